@@ -1,0 +1,8 @@
+//! lowtide.
+pub mod dtype;
+pub mod error;
+pub mod kernel;
+pub mod limits;
+pub mod op;
+pub mod program;
+pub mod table;

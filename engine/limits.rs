@@ -1,0 +1,32 @@
+//! Every limit on what a file or a request may ask for, in one place, each with its reason.
+
+/// Highest tensor rank. The kernels' parameter blocks hold eight dimensions; the delegate's programs use up to six.
+pub const MAX_RANK: usize = 8;
+/// Instructions of one graph, over all chains. Real programs have thousands; tables stay under 4 GB at this size.
+pub const MAX_INSTRUCTIONS: usize = 4_000_000;
+/// Chains of one graph.
+pub const MAX_CHAINS: usize = 65_536;
+/// Steps of the timeline after nested chains are put in place. Bounds the blow-up of a chain that many others name.
+pub const MAX_STEPS: usize = 8_000_000;
+/// Depth of IF and SCAN nesting. The passes recurse no deeper than this.
+pub const MAX_DEPTH: usize = 64;
+/// Tensor slots of one graph.
+pub const MAX_SLOTS: usize = 4_000_000;
+/// Host scalars of one graph.
+pub const MAX_VALUES: usize = 4_000_000;
+/// Elements of one list field (shapes, axes, tensors of a concatenation).
+pub const MAX_LIST: usize = 65_536;
+/// Bytes of one string field; Metal kernel sources are the longest seen (tens of kilobytes).
+pub const MAX_STRING: usize = 4 << 20;
+/// Methods of one program.
+pub const MAX_METHODS: usize = 1024;
+/// Values of one execution plan.
+pub const MAX_PLAN_VALUES: usize = 1_000_000;
+/// Named data entries and segments of one program.
+pub const MAX_NAMED_DATA: usize = 1_000_000;
+/// Bytes of one tensor: element offsets inside kernels are 32-bit, and so are byte offsets of packed words times four.
+pub const MAX_TENSOR_BYTES: u64 = 1 << 34;
+/// Tables that a flatbuffer verifier may visit.
+pub const MAX_TABLES: usize = 64_000_000;
+/// Depth of tables that a flatbuffer verifier may visit.
+pub const MAX_TABLE_DEPTH: usize = 32;
