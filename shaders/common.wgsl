@@ -75,8 +75,19 @@ fn ld_bf16(space: u32, i: u32) -> f32 {
     return bitcast<f32>(select(w << 16u, w & 0xffff0000u, (i & 1u) != 0u));
 }
 fn ld_f16(space: u32, i: u32) -> f32 {
-    let pair = unpack2x16float(rd(space, i >> 1u));
-    return select(pair.x, pair.y, (i & 1u) != 0u);
+    return f16_value(rd(space, i >> 1u) >> ((i & 1u) * 16u));
+}
+// The binary16 in the low half, by integer steps: no adapter feature and no flushed subnormals.
+fn f16_value(h: u32) -> f32 {
+    let e = (h >> 10u) & 31u;
+    let m = h & 0x3ffu;
+    var bits = ((e + 112u) << 23u) | (m << 13u);
+    if e == 0u {
+        bits = bitcast<u32>(f32(m) * 5.9604644775390625e-8);
+    } else if e == 31u {
+        bits = 0x7f800000u | (m << 13u);
+    }
+    return bitcast<f32>(bits | ((h & 0x8000u) << 16u));
 }
 fn ld_i16(space: u32, i: u32) -> i32 {
     let w = rd(space, i >> 1u);
