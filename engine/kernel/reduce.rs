@@ -34,3 +34,8 @@ pub(super) fn cast(e: &mut Emit<'_>, from: &Tensor, to: &Tensor) {
         Variant::new(&CAST, from.view.dtype.calc(), to.view.dtype).func("cast").inputs(&[from.view.dtype]);
     e.dispatch_2d(&variant, &params, fold(params.head.threads(to.view.dtype).div_ceil(64)));
 }
+
+/// Lanes of a workgroup that folds rows of `n` elements, and their square root (`lanes.wgsl`).
+pub(super) fn row_lanes(n: usize, caps: super::emit::Caps) -> [u32; 2] {
+    if n >= 1024 && !caps.software && caps.workgroup_threads >= 256 { [256, 16] } else { [64, 8] }
+}
