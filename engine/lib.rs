@@ -4,5 +4,6 @@ pub mod error;
 pub mod kernel;
 pub mod limits;
 pub mod op;
+pub mod plan;
 pub mod program;
 pub mod table;

@@ -14,7 +14,7 @@ import torch
 from torch.export import Dim
 
 import fixture_models as models
-from lowering import describe, lower, write_case, write_meta
+from lowering import describe, lower, quiet, write_case, write_meta
 
 SEED = 1611
 LARGEST = 100_000
@@ -251,6 +251,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True, help="folder of model folders, tests/models")
     parser.add_argument("names", nargs="*", help=f"which ones (default: all): {', '.join(FIXTURES)}")
     args = parser.parse_args()
+    quiet()
     unknown = set(args.names) - set(FIXTURES)
     if unknown:
         parser.error(f"no fixture is called {', '.join(sorted(unknown))}")
