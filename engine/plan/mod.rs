@@ -59,15 +59,13 @@ impl Timeline {
         let fits = |heir: Life, from: Life| {
             let (a, b) = (&sizes.views[heir], &sizes.views[from]);
             let exact = !inexact[heir] && !inexact[from];
-            exact
-                && a.dtype.size() == b.dtype.size()
-                && a.dims == b.dims
-                && b.is_contiguous()
-                && bytes[heir] == bytes[from]
+            self.lives.inherits[heir]
+                || exact
+                    && a.dtype.size() == b.dtype.size()
+                    && a.dims == b.dims
+                    && b.is_contiguous()
+                    && bytes[heir] == bytes[from]
         };
-        let update =
-            |heir: Life, from: Life| bytes[heir] == bytes[from] && sizes.views[heir].dims == sizes.views[from].dims;
-        let _ = update;
         let places = Places::of(&self.lives, self.steps.len(), &bytes, fits, keep_temps);
         Ok(Placed { sizes, places })
     }

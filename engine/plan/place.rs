@@ -68,7 +68,9 @@ impl Places {
                 _ if keep => (lives.born[life].0, last),
                 _ => (lives.born[life].0, lives.dies[life].0),
             };
-            if let Some(from) = lives.share[life].filter(|&f| !keep && block_of[f] != usize::MAX && merge(life, f)) {
+            if let Some(from) = lives.share[life]
+                .filter(|&f| block_of[f] != usize::MAX && (!keep || lives.inherits[life]) && merge(life, f))
+            {
                 let b = block_of[from];
                 blocks[b].dies = blocks[b].dies.max(dies);
                 blocks[b].bytes = blocks[b].bytes.max(size);

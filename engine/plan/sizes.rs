@@ -331,7 +331,7 @@ impl<'a, S: Sink> Walk<'a, S> {
         let to = uses.iter().position(|u| u.access == Access::Out);
         let (Some(from), Some(to)) = (from, to) else { return Ok(()) };
         let (from, to) = (row[from], row[to]);
-        if from != to && self.lives.share[to] != Some(from) {
+        if from != to && !self.lives.inherits[to] {
             self.sink.copy(step, (from, &self.sizes.views[from]), (to, &self.sizes.views[to]))?;
         }
         Ok(())
