@@ -1,6 +1,7 @@
 //! lowtide.
 pub mod dtype;
 pub mod error;
+pub mod gpu;
 pub mod kernel;
 pub mod limits;
 pub mod op;

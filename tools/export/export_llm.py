@@ -22,6 +22,7 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
+DEFAULT_CTX, DEFAULT_CHUNK = 1024, 128
 SIDE_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -46,8 +47,8 @@ def parse_arguments(argv):
     )
     parser.add_argument("--group-size", type=int, choices=(32, 64, 128), help="quantization group (default: 32)")
     parser.add_argument("--dtype", choices=("fp32", "fp16", "bf16"), default="bf16", help="activations and scales")
-    parser.add_argument("--max-ctx", type=int, default=1024, help="tokens that the key/value cache holds")
-    parser.add_argument("--prefill-chunk", type=int, default=128, help="most tokens in one call")
+    parser.add_argument("--max-ctx", type=int, help="tokens that the key/value cache holds (default: 1024 or fewer)")
+    parser.add_argument("--prefill-chunk", type=int, help="most tokens in one call (default: 128 or fewer)")
     parser.add_argument(
         "--off-graph-cache", action="store_true", help="leave the key/value cache to the runtime (UpdateAndAttend)"
     )
@@ -85,25 +86,34 @@ def read_config(folder):
     return config
 
 
-def check_request(args, config):
-    """Refuse sizes that the export could not honour, and say what would do."""
-    if args.out.suffix != ".pte":
-        raise UserError(f"--out should end in .pte, not {args.out.name}")
-    if args.out.is_dir():
-        raise UserError(f"--out {args.out} is a folder")
-    text = config.get("text_config", config)
+def settle_sizes(args, text):
+    """Fill in the sizes left open, and refuse those that the model cannot honour; `text` is the language model's config."""
     limit = text.get("max_position_embeddings")
+    if args.max_ctx is None:
+        args.max_ctx = min(DEFAULT_CTX, limit or DEFAULT_CTX)
     if limit is not None and args.max_ctx > limit:
         raise UserError(f"--max-ctx {args.max_ctx} is more than the model's {limit} positions")
     if args.max_ctx < 2:
         raise UserError(f"--max-ctx {args.max_ctx} is too small; it must be at least 2")
     window = text.get("sliding_window") if text.get("use_sliding_window", True) else None
-    most = min(args.max_ctx, window) if window else args.max_ctx
+    most = min(args.max_ctx, window or args.max_ctx)
+    if args.prefill_chunk is None:
+        args.prefill_chunk = min(DEFAULT_CHUNK, most)
     if not 1 < args.prefill_chunk <= most:
-        reason = "the sliding window" if window and most == window else "--max-ctx"
+        reason = "the sliding window" if window == most else "--max-ctx"
         raise UserError(f"--prefill-chunk {args.prefill_chunk} must be from 2 to {most} ({reason})")
+
+
+def check_request(args, config):
+    """Refuse what the export could not honour, and say what would do."""
+    if args.out.suffix != ".pte":
+        raise UserError(f"--out should end in .pte, not {args.out.name}")
+    if args.out.is_dir():
+        raise UserError(f"--out {args.out} is a folder")
+    text = config.get("text_config", config)
+    settle_sizes(args, text)
     group = args.group_size or 32
-    if args.quant != "none" or args.embedding_quant not in (None, "none"):
+    if set(quantization(args)) != {None}:
         for name in ("hidden_size", "intermediate_size"):
             size = text.get(name)
             if isinstance(size, int) and size % group:

@@ -10,7 +10,13 @@ from pathlib import Path
 
 import numpy
 import torch
-from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 import kjv_to_hf
 from lowering import Pte, read_tensors, write_tensors
@@ -140,7 +146,8 @@ class Qwen3(unittest.TestCase):
         self.assertIn("no *.safetensors", refused("--checkpoint", empty, "--out", out))
         self.assertIn("end in .pte", refused("--checkpoint", qwen3, "--out", self.root / "model"))
         self.assertIn("256 positions", refused("--checkpoint", qwen3, "--out", out, "--max-ctx", 4096))
-        self.assertIn("from 2 to 64", refused("--checkpoint", qwen3, "--out", out, "--max-ctx", 64))
+        chunk = ("--max-ctx", 64, "--prefill-chunk", 65)
+        self.assertIn("from 2 to 64", refused("--checkpoint", qwen3, "--out", out, *chunk))
         self.assertIn(
             "no multiple", refused("--checkpoint", qwen3, "--out", out, "--max-ctx", 256, "--group-size", 128)
         )
@@ -148,6 +155,23 @@ class Qwen3(unittest.TestCase):
         (empty / "model.safetensors").write_bytes(b"")
         self.assertIn("NoSuch could not be exported", refused("--checkpoint", empty, "--out", out))
         self.assertFalse(out.exists())
+
+
+class Gemma3(unittest.TestCase):
+    """A random-weight model with a sliding window, with the sizes left open."""
+
+    def test_default_sizes(self):
+        settings = {**QWEN3, "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
+        with tempfile.TemporaryDirectory() as folder:
+            folder = Path(folder)
+            torch.manual_seed(7)
+            Gemma3ForCausalLM(Gemma3TextConfig(**settings)).save_pretrained(folder / "gemma3")
+            done = run_script("--checkpoint", folder / "gemma3", "--out", folder / "model.pte")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            pte = Pte((folder / "model.pte").read_bytes())
+            self.assertEqual(pte.tensors("inputs")[0]["sizes"], [1, 16])
+            (delegate,) = pte.op_counts()
+            self.assertIn("ModIntNode", delegate["nodes"])
 
 
 class Shipped(unittest.TestCase):
