@@ -3,8 +3,10 @@
 
 pub mod build;
 pub mod check;
+mod facts;
 pub mod load;
 pub mod pte;
+mod wire;
 
 use std::ops::Range;
 use std::sync::Arc;
