@@ -150,7 +150,9 @@ fn arguments(g: &Graph, shapes: Option<&[Vec<usize>]>) -> Result<Vec<Argument>> 
                     .next()
                     .map(|d| Argument::Tensor(d.as_slice().into()))
                     .ok_or_else(|| Error::input(format!("no shape is given for input {i}"))),
-                None => upper_dims(&g.tensors.dims[*slot]).map(Argument::Tensor).map_err(|e| e.at(format!("input {i}"))),
+                None => {
+                    upper_dims(&g.tensors.dims[*slot]).map(Argument::Tensor).map_err(|e| e.at(format!("input {i}")))
+                }
             },
             Port::Int(_) | Port::Float(_) | Port::Bool(_) => Ok(Argument::Scalar(crate::kernel::Value::Unknown)),
         })
@@ -175,13 +177,18 @@ impl Session {
         let (number, m) = bound.model.method(method)?;
         let first = bound.model.first_graph(number);
         if inputs.len() != m.inputs.len() {
-            return Err(Error::input(format!("method {method} takes {} inputs, {} were given", m.inputs.len(), inputs.len())));
+            return Err(Error::input(format!(
+                "method {method} takes {} inputs, {} were given",
+                m.inputs.len(),
+                inputs.len()
+            )));
         }
         let schedule = Schedule::of(m, |d| bound.model.graphs()[first + d].inputs.len());
         let mut values: Vec<Option<Item>> = m.values.iter().map(|v| method::initial(v, bound.model.bytes())).collect();
         for (i, (&slot, item)) in m.inputs.iter().zip(inputs).enumerate() {
             if let (PlanValue::Tensor(spec), Item::Tensor(t)) = (&m.values[slot], item) {
-                crate::plan::sizes::check_dims(&spec.dims, &t.dims).map_err(|e| e.at(format!("method {method}, input {i}")))?;
+                crate::plan::sizes::check_dims(&spec.dims, &t.dims)
+                    .map_err(|e| e.at(format!("method {method}, input {i}")))?;
             }
             values[slot] = Some(item.clone());
         }
@@ -197,11 +204,16 @@ impl Session {
                     let g = &bound.model.graphs()[first + delegate];
                     let (ins, outs) = args.split_at(g.inputs.len().min(args.len()));
                     if outs.len() != g.outputs.len() {
-                        return Err(Error::malformed(format!("delegate {delegate} is called with {} arguments", args.len())));
+                        return Err(Error::malformed(format!(
+                            "delegate {delegate} is called with {} arguments",
+                            args.len()
+                        )));
                     }
                     let items = ins
                         .iter()
-                        .map(|&a| values[a].clone().ok_or_else(|| Error::malformed(format!("value {a} has no contents"))))
+                        .map(|&a| {
+                            values[a].clone().ok_or_else(|| Error::malformed(format!("value {a} has no contents")))
+                        })
                         .collect::<Result<Vec<_>>>()?;
                     let wanted: Vec<Want> = outs.iter().map(|&o| want_of(o)).collect();
                     let session = self.graph(first + delegate)?;

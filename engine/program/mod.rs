@@ -5,6 +5,7 @@ pub mod build;
 pub mod check;
 mod facts;
 pub mod load;
+pub mod model;
 pub mod pte;
 mod wire;
 

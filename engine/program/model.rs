@@ -49,7 +49,9 @@ impl Model {
             for (i, d) in m.delegates.iter().enumerate() {
                 let at = |e: Error| e.at(format!("method {}, delegate {i}", m.name));
                 let bytes = (*container.bytes).as_ref();
-                let payload = bytes.get(d.payload.clone()).ok_or_else(|| at(Error::malformed("the payload lies outside of the file")))?;
+                let payload = bytes
+                    .get(d.payload.clone())
+                    .ok_or_else(|| at(Error::malformed("the payload lies outside of the file")))?;
                 seen.push((d.payload.clone(), graphs.len()));
                 graphs.push(load(payload).and_then(|g| check(g, &container.named)).map_err(at)?);
             }

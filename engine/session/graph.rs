@@ -123,7 +123,8 @@ impl BoundGraph {
         let mut state_bytes = 0u64;
         for slot in g.tensors.of(Home::Mutable).map(Slot) {
             let dims = upper_dims(&g.tensors.dims[slot]).map_err(|e| e.at(format!("mutable buffer {slot}")))?;
-            let dtype = g.tensors.dtype[slot].ok_or_else(|| Error::malformed(format!("mutable buffer {slot} has no element type")))?;
+            let dtype = g.tensors.dtype[slot]
+                .ok_or_else(|| Error::malformed(format!("mutable buffer {slot} has no element type")))?;
             state[Lives::of_slot(slot)] = state_bytes;
             state_bytes += (dims.iter().product::<usize>() as u64 * dtype.size() as u64).next_multiple_of(ALIGN);
         }
@@ -348,7 +349,8 @@ impl BoundGraph {
         }
         stream.read(gpu, &ranges, |k, bytes| {
             let (i, view) = &views[k];
-            out[*i] = Some(Item::Tensor(Tensor { dtype: view.dtype, dims: view.dims.to_vec(), bytes: gather(view, bytes) }));
+            out[*i] =
+                Some(Item::Tensor(Tensor { dtype: view.dtype, dims: view.dims.to_vec(), bytes: gather(view, bytes) }));
         })?;
         Ok(out)
     }

@@ -75,7 +75,9 @@ pub(crate) fn kernel(op: KernelOp, args: &[usize], values: &mut [Option<Item>]) 
             Ok(())
         }
         KernelOp::Gather => {
-            let [x, dim, index, .., out] = args else { return Err(Error::malformed("aten::gather.out wants five arguments")) };
+            let [x, dim, index, .., out] = args else {
+                return Err(Error::malformed("aten::gather.out wants five arguments"));
+            };
             let (Some(Item::Tensor(x)), Some(Item::Int(dim)), Some(Item::Tensor(index))) =
                 (&values[*x], &values[*dim], &values[*index])
             else {

@@ -42,7 +42,10 @@ impl Tensor {
     pub fn new(dtype: DType, dims: &[usize], bytes: Vec<u8>) -> Result<Self> {
         let wanted = dims.iter().try_fold(dtype.size(), |a, &d| a.checked_mul(d));
         if wanted != Some(bytes.len()) {
-            return Err(Error::input(format!("{} bytes for a {dtype} tensor of shape {dims:?}, which takes {wanted:?}", bytes.len())));
+            return Err(Error::input(format!(
+                "{} bytes for a {dtype} tensor of shape {dims:?}, which takes {wanted:?}",
+                bytes.len()
+            )));
         }
         Ok(Self { dtype, dims: dims.to_vec(), bytes })
     }
