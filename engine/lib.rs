@@ -15,6 +15,8 @@ pub mod program;
 pub mod report;
 pub mod session;
 pub mod table;
+#[cfg(feature = "verify")]
+pub mod verify;
 
 pub use error::{Error, ErrorKind, Result};
 pub use program::model::Model;
