@@ -39,6 +39,9 @@ pub struct BindOptions<'a> {
     pub progress: Option<&'a mut dyn FnMut(u64, u64)>,
     /// Never release a temp: what runtimes without liveness do. Only for comparison.
     pub keep_temps: bool,
+    /// Puts made-up values in place of constants that are all zeros, for measuring programs whose weights
+    /// were removed. The same seed gives the same values.
+    pub synthetic_weights: Option<u64>,
 }
 
 /// A program on a device: weights uploaded, tables made. Cheap to clone; shared between threads.
@@ -89,13 +92,14 @@ impl Engine {
     /// When the program does not fit the adapter, or the device fails.
     pub fn bind(&self, model: &Model, mut options: BindOptions<'_>) -> Result<Bound> {
         let mut quiet = |_: u64, _: u64| {};
+        let mut report = options.progress.take();
         let mut graphs = Vec::new();
         for (i, g) in model.graphs().iter().enumerate() {
-            let progress: &mut dyn FnMut(u64, u64) = match &mut options.progress {
+            let progress: &mut dyn FnMut(u64, u64) = match &mut report {
                 Some(p) => *p,
                 None => &mut quiet,
             };
-            let bound = BoundGraph::new(&self.gpu, g, model.bytes(), &g.constants, options.keep_temps, progress)
+            let bound = BoundGraph::new(&self.gpu, g, model.bytes(), &g.constants, &options, progress)
                 .map_err(|e| e.at(format!("graph {i}")))?;
             graphs.push(bound);
         }

@@ -16,6 +16,7 @@ use crate::plan::place::{ALIGN, Places};
 use crate::plan::sizes::{Argument, Sizes, Walk, upper_dims};
 use crate::plan::{Placed, Timeline};
 use crate::program::{Graph, Home, Port};
+use crate::session::BindOptions;
 use crate::session::value::{Item, Tensor, gather};
 use crate::table::{Col, Id, Life, Pipe, Slot, Step};
 
@@ -102,7 +103,7 @@ impl BoundGraph {
         g: &Graph,
         file: &[u8],
         constants: &[Option<Range<usize>>],
-        keep_temps: bool,
+        options: &BindOptions<'_>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
         let main = Timeline::of(g, g.main)?;
@@ -117,7 +118,8 @@ impl BoundGraph {
                 }
             }
         }
-        let weights = Weights::upload(gpu, g, file, constants, |s| written[s.index()], progress)?;
+        let weights =
+            Weights::upload(gpu, g, file, constants, |s| written[s.index()], options.synthetic_weights, progress)?;
         let shards = main.steps.inst.iter().map(|(_, &i)| weights.shards_of(g, i)).collect::<Vec<_>>().into();
         let mut state: Col<Life, u64> = Col::filled(0, g.tensors.len());
         let mut state_bytes = 0u64;
@@ -128,7 +130,8 @@ impl BoundGraph {
             state[Lives::of_slot(slot)] = state_bytes;
             state_bytes += (dims.iter().product::<usize>() as u64 * dtype.size() as u64).next_multiple_of(ALIGN);
         }
-        let bound = Self { main, init, weights, shards, state, state_bytes, init_per_session, keep_temps };
+        let bound =
+            Self { main, init, weights, shards, state, state_bytes, init_per_session, keep_temps: options.keep_temps };
         if bound.init.is_some() {
             let mut stream = Stream::new(gpu, 256, bound.state_bytes)?;
             bound.run_init(gpu, g, &mut stream, &written)?;
