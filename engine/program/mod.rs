@@ -6,6 +6,7 @@ pub mod build;
 pub mod check;
 mod facts;
 pub mod load;
+pub mod model;
 pub mod pte;
 mod wire;
 pub mod write;
