@@ -28,5 +28,10 @@ pub const MAX_NAMED_DATA: usize = 1_000_000;
 pub const MAX_TENSOR_BYTES: u64 = 1 << 34;
 /// Tables that a flatbuffer verifier may visit.
 pub const MAX_TABLES: usize = 64_000_000;
-/// Depth of tables that a flatbuffer verifier may visit.
+/// Depth of tables that a flatbuffer verifier may visit. The deepest path of both formats has six.
 pub const MAX_TABLE_DEPTH: usize = 32;
+/// Bytes that a flatbuffer may seem to hold, in multiples of its length, when every reference is counted as a copy.
+/// Real files stay under six; a file that passes this refers to the same tables or strings very often.
+pub const MAX_APPARENT_RATIO: usize = 32;
+/// The same, absolutely: columns of the tables that loading fills are indexed by 32 bits.
+pub const MAX_APPARENT: u64 = 1 << 33;

@@ -50,6 +50,8 @@ pub struct Facts<'a> {
     pub views: &'a Col<Life, View>,
     /// What the host knows of their contents.
     pub known: &'a Col<Life, Known>,
+    /// The life whose memory a life looks into, if it is a view.
+    pub base: &'a Col<Life, Option<Life>>,
     /// The host scalars.
     pub values: &'a Col<Vid, Value>,
     /// The arguments' data.

@@ -205,8 +205,8 @@ impl Variants {
 pub struct Dispatches {
     /// Compiled variant.
     pub pipe: Vec<Pipe>,
-    /// The lower of the two weight shards to bind.
-    pub shard: Vec<u32>,
+    /// The two weight shards to bind.
+    pub shards: Vec<[u32; 2]>,
     /// Workgroups in x and y.
     pub groups: Vec<[u32; 2]>,
     /// The step that caused it.
@@ -227,7 +227,7 @@ impl Dispatches {
     /// Forgets all dispatches, keeping their memory.
     pub fn clear(&mut self) {
         self.pipe.clear();
-        self.shard.clear();
+        self.shards.clear();
         self.groups.clear();
         self.step.clear();
         self.params.clear();
@@ -259,8 +259,10 @@ pub struct Emit<'a> {
     pub caps: Caps,
     /// The step being encoded.
     pub step: Step,
-    /// The lower of the two weight shards bound for this instruction.
-    pub shard: u32,
+    /// The two weight shards bound for this instruction.
+    pub shards: [u32; 2],
+    /// Variants of an earlier run's dispatches: a guess that spares the lookup.
+    pub guess: &'a [Pipe],
 }
 
 impl Emit<'_> {
@@ -272,7 +274,7 @@ impl Emit<'_> {
         let (space, byte) = match self.addresses[life] {
             Address::Arena(at) => (Space::Arena, at),
             Address::State(at) => (Space::State, at),
-            Address::Weights { shard, at } if shard == self.shard => (Space::WeightsLow, at),
+            Address::Weights { shard, at } if shard == self.shards[0] => (Space::WeightsLow, at),
             Address::Weights { at, .. } => (Space::WeightsHigh, at),
         };
         let offset = byte / view.dtype.size() as u64 + view.offset as u64;
@@ -321,9 +323,12 @@ impl Emit<'_> {
         if groups[0] == 0 || groups[1] == 0 {
             return;
         }
-        let pipe = self.variants.intern(variant);
+        let pipe = match self.guess.get(self.out.len()) {
+            Some(&p) if self.variants.list.get(p) == Some(variant) => p,
+            _ => self.variants.intern(variant),
+        };
         self.out.pipe.push(pipe);
-        self.out.shard.push(self.shard);
+        self.out.shards.push(self.shards);
         self.out.groups.push(groups);
         self.out.step.push(self.step);
         let at = self.out.params.len();

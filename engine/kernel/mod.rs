@@ -155,6 +155,15 @@ pub enum Alias {
     /// Outputs are views into the tensor of `Field`, described by the shape rule. Where an output cannot be
     /// one it is a new row-major tensor of the same dims, and `encode` copies.
     View(Field, Contiguity),
+    /// As `View` of the tensor of `of`, unless the field `index` holds a tensor: then as `Fresh`.
+    ViewUnlessTensor {
+        /// The tensor that is viewed.
+        of: Field,
+        /// What the view does to row-major order.
+        contiguity: Contiguity,
+        /// The field that decides.
+        index: Field,
+    },
     /// The output is the tensor of `Field` with a part overwritten: in place when that tensor dies
     /// here or is the output itself, after a copy otherwise. `encode` writes the part only.
     Update(Field),
@@ -167,6 +176,8 @@ pub enum Alias {
 /// What a view op does to row-major order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contiguity {
+    /// The output is the input, under another name.
+    Same,
     /// A row-major input gives a row-major output.
     Keeps,
     /// The output may have any strides.

@@ -15,13 +15,13 @@ const X: Field = Field(0);
 const fn view(contiguity: Contiguity, shape: fn(&Call<'_>, &mut Outs) -> Result<()>) -> Kernel {
     let encode = match contiguity {
         Contiguity::Needs => copy_rows,
-        Contiguity::Keeps | Contiguity::Breaks | Contiguity::NeedsThenBreaks => copy_views,
+        Contiguity::Same | Contiguity::Keeps | Contiguity::Breaks | Contiguity::NeedsThenBreaks => copy_views,
     };
     Kernel::new(Alias::View(X, contiguity), shape, encode)
 }
 
 /// `IdCopy`: the same tensor under another slot.
-pub static ALIAS: Kernel = view(Contiguity::Keeps, alias);
+pub static ALIAS: Kernel = view(Contiguity::Same, alias);
 /// `Contiguous`.
 pub static CONTIGUOUS: Kernel = view(Contiguity::Needs, contiguous);
 /// `ExpandDims`.
@@ -49,6 +49,9 @@ fn copy_views(c: &Call<'_>, e: &mut Emit<'_>) -> Result<()> {
     (c.row().kernel.shape)(c, &mut outs)?;
     for (index, view) in outs.tensors {
         let life = c.lives[index];
+        if c.facts.base[life].is_some() {
+            continue;
+        }
         let to = e.locate(life, &c.facts.views[life])?;
         copy(e, &x.with_view(view), &to)?;
     }

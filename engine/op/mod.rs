@@ -161,6 +161,11 @@ pub struct OpRow {
 pub struct Op(u8);
 
 impl Op {
+    /// The op that iterates a chain over slices.
+    pub const SCAN: Self = Self(124);
+    /// The op that runs one of two chains.
+    pub const IF: Self = Self(131);
+
     /// Every op, in tag order.
     pub fn all() -> impl ExactSizeIterator<Item = Self> {
         (0..TABLE.len()).map(|i| Self(i as u8))
@@ -343,6 +348,7 @@ mod tests {
             assert_eq!(Op::from_name(op.name()), Some(op));
         }
         assert_eq!(Op::all().len(), 136);
+        assert_eq!((Op::SCAN.name(), Op::IF.name()), ("Scan", "If"));
         assert!(Op::from_tag(0).is_none() && Op::from_tag(137).is_none());
     }
 
@@ -350,7 +356,8 @@ mod tests {
     fn outputs_are_named_like_outputs() {
         for op in Op::all() {
             for f in op.row().fields {
-                let output = matches!(f.name, "out" | "outs" | "outputs");
+                // A SCAN sets its `sliced` slots before each iteration.
+                let output = matches!(f.name, "out" | "outs" | "outputs" | "sliced");
                 assert_eq!(f.access == Access::Out, output, "{op} {}", f.name);
             }
         }

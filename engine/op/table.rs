@@ -292,7 +292,7 @@ ops! {
         sorted_indices: Bool In Default = 0, sorted_indices_flag: IntOrVid In Optional,
     }
     125 Scan scan &control::SCAN => {
-        originals: Tids In Required, sliced: Tids In Required, outputs: Tids Out Required, carry: Tids InOut Required,
+        originals: Tids In Required, sliced: Tids Out Required, outputs: Tids Out Required, carry: Tids InOut Required,
         body_chain_idx: I32 In Default = 0, scan_axis: I32 In Default = 1,
     }
     126 MetalKernel metal_kernel &control::METAL_KERNEL => {

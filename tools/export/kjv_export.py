@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from kjv_model import QUANT_GROUP, Config, Decoder
-from lowering import Pte, lower, write_case, write_meta
+from lowering import Pte, lower, quiet, write_case, write_meta
 
 PREFILL_CHUNK = 128
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
@@ -194,6 +194,7 @@ def main():
     parser.add_argument("--tokenizer", type=Path, required=True, help="the tokenizer folder of kjv_tokenizer.py")
     parser.add_argument("--out", type=Path, required=True, help="model folder to write, tests/models/kjv-3m")
     args = parser.parse_args()
+    quiet()
     report = json.loads(args.checkpoint.with_suffix(".json").read_text(encoding="utf-8"))
     config = Config(**report["config"])
     decoder = Decoder(config)

@@ -15,6 +15,11 @@ PAYLOAD_HEADER = 24
 PACKAGES = ("executorch", "torch", "torchao", "transformers")
 
 
+def quiet():
+    """Silence the notes that torch and executorch log while they are imported and used."""
+    logging.disable(logging.WARNING)
+
+
 def lower(exported, constant_methods=None, alloc_graph_input=True):
     """Lower an exported program as executorch's own MLX examples do; returns the bytes of the `.pte`."""
     from executorch import exir
@@ -23,7 +28,6 @@ def lower(exported, constant_methods=None, alloc_graph_input=True):
     from executorch.exir.capture._config import ExecutorchBackendConfig
     from executorch.exir.passes import MemoryPlanningPass
 
-    logging.getLogger("executorch").setLevel(logging.WARNING)
     edge = exir.to_edge_transform_and_lower(
         {"forward": exported},
         transform_passes=get_default_passes(),
@@ -178,7 +182,9 @@ def read_tensors(path):
         at += 8 + 4 * rank
         dtype = DTYPES[code]
         size = int(numpy.prod(shape, dtype=numpy.int64)) * dtype.itemsize
-        tensors.append(torch.frombuffer(bytearray(data[at : at + size] or b""), dtype=dtype).reshape(shape))
+        raw = bytearray(data[at : at + size])
+        flat = torch.frombuffer(raw, dtype=dtype) if size else torch.empty(0, dtype=dtype)
+        tensors.append(flat.reshape(shape))
         at += size
     return tensors
 

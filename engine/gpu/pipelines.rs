@@ -1,0 +1,69 @@
+//! Compiled variants, shared by all programs of a device.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernel::Variant;
+use crate::kernel::emit::source;
+
+/// The variants compiled so far.
+pub struct Pipelines {
+    layout: wgpu::PipelineLayout,
+    done: Mutex<HashMap<Variant, wgpu::ComputePipeline>>,
+}
+
+impl Pipelines {
+    pub(crate) fn new(device: &wgpu::Device, bind_layout: &wgpu::BindGroupLayout) -> Self {
+        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: Some("lowtide"),
+            bind_group_layouts: &[Some(bind_layout)],
+            immediate_size: 0,
+        });
+        Self { layout, done: Mutex::default() }
+    }
+
+    /// The compiled form of a variant.
+    ///
+    /// # Errors
+    /// When the device rejects it.
+    pub(crate) fn get(&self, device: &wgpu::Device, v: &Variant) -> Result<wgpu::ComputePipeline> {
+        if let Some(p) = self.done.lock().unwrap_or_else(PoisonError::into_inner).get(v) {
+            return Ok(p.clone());
+        }
+        let compiled = self.compile(device, v)?;
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).insert(v.clone(), compiled.clone());
+        Ok(compiled)
+    }
+
+    fn compile(&self, device: &wgpu::Device, v: &Variant) -> Result<wgpu::ComputePipeline> {
+        let label = v.label();
+        let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: Some(&label),
+            source: wgpu::ShaderSource::Wgsl(source(v).into()),
+        });
+        let constants: Vec<(&str, f64)> = v.options.iter().map(|&(name, value)| (name, f64::from(value))).collect();
+        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(&label),
+            layout: Some(&self.layout),
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                constants: &constants,
+                // Kernels write workgroup memory before they read it.
+                zero_initialize_workgroup_memory: false,
+            },
+            cache: None,
+        });
+        match pollster::block_on(scope.pop()) {
+            None => Ok(pipeline),
+            Some(e) => Err(Error::new(ErrorKind::Device, format!("kernel {label} does not compile: {e}"))),
+        }
+    }
+
+    /// Number of variants compiled so far.
+    pub fn count(&self) -> usize {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}

@@ -1,0 +1,261 @@
+//! Playing dispatches: parameter upload, passes, submissions, waiting and reading back.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::gpu::Gpu;
+use crate::gpu::device::BindGroups;
+use crate::gpu::weights::Weights;
+use crate::kernel::Variant;
+use crate::kernel::emit::{Dispatches, PARAM_BYTES};
+use crate::table::{Col, Id, Pipe};
+
+/// A submission that takes longer than this is given up as hung.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Dispatches per submission: the device starts early and no watchdog fires.
+const SUBMIT_DISPATCHES: usize = 192;
+
+/// The buffers of a session on the device.
+pub struct Stream {
+    pub(crate) arena: wgpu::Buffer,
+    pub(crate) state: Option<wgpu::Buffer>,
+    params: wgpu::Buffer,
+    staging: wgpu::Buffer,
+    groups: BindGroups,
+    pipes: Vec<wgpu::ComputePipeline>,
+    /// Dispatches played so far, over all runs.
+    pub dispatched: u64,
+    /// Submissions so far, over all runs.
+    pub submitted: u64,
+}
+
+impl Stream {
+    /// Buffers for an arena and a state of the given sizes.
+    ///
+    /// # Errors
+    /// When memory runs out.
+    pub fn new(gpu: &Gpu, arena_bytes: u64, state_bytes: u64) -> Result<Self> {
+        let storage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+        let state = if state_bytes > 0 { Some(gpu.buffer("state", state_bytes, storage)?) } else { None };
+        Ok(Self {
+            arena: gpu.buffer("arena", arena_bytes, storage)?,
+            state,
+            params: params_buffer(gpu, 64)?,
+            staging: staging_buffer(gpu, 256)?,
+            groups: BindGroups::new(),
+            pipes: Vec::new(),
+            dispatched: 0,
+            submitted: 0,
+        })
+    }
+
+    /// Makes the arena at least this large. Its contents are lost.
+    ///
+    /// # Errors
+    /// When memory runs out.
+    pub fn reserve_arena(&mut self, gpu: &Gpu, bytes: u64) -> Result<()> {
+        if self.arena.size() < bytes {
+            self.groups.clear();
+            let storage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+            // Gives the old one back before the new one is taken.
+            self.arena = gpu.empty.clone();
+            self.arena = gpu.buffer("arena", bytes, storage)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the arena buffer.
+    pub fn arena_bytes(&self) -> u64 {
+        self.arena.size()
+    }
+    /// Bytes of parameter and staging buffers.
+    pub fn staging_bytes(&self) -> u64 {
+        self.params.size() + self.staging.size()
+    }
+
+    /// Zeroes the state.
+    pub fn clear_state(&self, gpu: &Gpu) {
+        if let Some(state) = &self.state {
+            let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            encoder.clear_buffer(state, 0, None);
+            gpu.queue.submit([encoder.finish()]);
+        }
+    }
+
+    /// Compiles what is new among `variants`.
+    fn prepare(&mut self, gpu: &Gpu, variants: &Col<Pipe, Variant>) -> Result<()> {
+        for v in &variants.as_slice()[self.pipes.len()..] {
+            self.pipes.push(gpu.pipelines.get(&gpu.device, v)?);
+        }
+        Ok(())
+    }
+
+    /// Plays all dispatches of the table.
+    ///
+    /// # Errors
+    /// When a variant does not compile or memory runs out.
+    pub fn play(
+        &mut self,
+        gpu: &Gpu,
+        weights: &Weights,
+        variants: &Col<Pipe, Variant>,
+        table: &Dispatches,
+    ) -> Result<()> {
+        if table.is_empty() {
+            return Ok(());
+        }
+        self.prepare(gpu, variants)?;
+        if (self.params.size() as usize) < table.params.len() {
+            self.groups.clear();
+            self.params = params_buffer(gpu, table.len().next_power_of_two())?;
+        }
+        gpu.queue.write_buffer(&self.params, 0, &table.params);
+        for &shards in &table.shards {
+            if !self.groups.contains_key(&shards) {
+                let group = self.bind(gpu, weights, shards);
+                self.groups.insert(shards, group);
+            }
+        }
+        for first in (0..table.len()).step_by(SUBMIT_DISPATCHES) {
+            let range = first..table.len().min(first + SUBMIT_DISPATCHES);
+            let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            {
+                let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+                let mut bound: Option<Pipe> = None;
+                let mut group: Option<([u32; 2], &wgpu::BindGroup)> = None;
+                for i in range {
+                    let pipe = table.pipe[i];
+                    if bound != Some(pipe) {
+                        pass.set_pipeline(&self.pipes[pipe.index()]);
+                        bound = Some(pipe);
+                    }
+                    let shards = table.shards[i];
+                    let binding = match group {
+                        Some((s, g)) if s == shards => g,
+                        _ => &self.groups[&shards],
+                    };
+                    group = Some((shards, binding));
+                    pass.set_bind_group(0, binding, &[(i * PARAM_BYTES) as u32]);
+                    pass.dispatch_workgroups(table.groups[i][0], table.groups[i][1], 1);
+                }
+            }
+            gpu.queue.submit([encoder.finish()]);
+            self.submitted += 1;
+        }
+        self.dispatched += table.len() as u64;
+        Ok(())
+    }
+
+    fn bind(&self, gpu: &Gpu, weights: &Weights, shards: [u32; 2]) -> wgpu::BindGroup {
+        let shard = |i: u32| weights.shards.get(i as usize).unwrap_or(&gpu.empty);
+        fn whole(binding: u32, buffer: &wgpu::Buffer) -> wgpu::BindGroupEntry<'_> {
+            wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() }
+        }
+        // A buffer may be bound for writing once only, so a missing state is a buffer of its own.
+        let params = wgpu::BindGroupEntry {
+            binding: 4,
+            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer: &self.params,
+                offset: 0,
+                size: std::num::NonZeroU64::new(PARAM_BYTES as u64),
+            }),
+        };
+        let no_state;
+        let state = match &self.state {
+            Some(s) => s,
+            None => {
+                no_state = gpu.device.create_buffer(&wgpu::BufferDescriptor {
+                    label: Some("no state"),
+                    size: 256,
+                    usage: wgpu::BufferUsages::STORAGE,
+                    mapped_at_creation: false,
+                });
+                &no_state
+            }
+        };
+        gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &gpu.bind_layout,
+            entries: &[
+                whole(0, &self.arena),
+                whole(1, shard(shards[0])),
+                whole(2, shard(shards[1])),
+                whole(3, state),
+                params,
+            ],
+        })
+    }
+
+    /// Reads ranges of the arena or the state back, after everything submitted before.
+    ///
+    /// # Errors
+    /// When the device is lost or does not answer in time.
+    pub fn read(&mut self, gpu: &Gpu, ranges: &[(bool, u64, u64)], mut each: impl FnMut(usize, &[u8])) -> Result<()> {
+        let padded = |at: u64, len: u64| (at & !3, (len + (at & 3)).next_multiple_of(4));
+        let total: u64 = ranges.iter().map(|&(_, at, len)| padded(at, len).1).sum();
+        if total == 0 {
+            ranges.iter().enumerate().for_each(|(i, _)| each(i, &[]));
+            return Ok(());
+        }
+        if self.staging.size() < total {
+            self.staging = staging_buffer(gpu, total)?;
+        }
+        let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut to = 0;
+        for &(state, at, len) in ranges {
+            let (from, size) = padded(at, len);
+            let buffer = if state { self.state.as_ref().unwrap_or(&self.arena) } else { &self.arena };
+            if size > 0 {
+                encoder.copy_buffer_to_buffer(buffer, from, &self.staging, to, size);
+            }
+            to += size;
+        }
+        gpu.queue.submit([encoder.finish()]);
+        let (tell, told) = std::sync::mpsc::channel();
+        self.staging.slice(..total).map_async(wgpu::MapMode::Read, move |r| {
+            let _ = tell.send(r);
+        });
+        let device = |text: String| Error::new(ErrorKind::Device, text);
+        gpu.device
+            .poll(wgpu::PollType::Wait { submission_index: None, timeout: Some(TIMEOUT) })
+            .map_err(|e| device(format!("the device did not finish within {} s: {e}", TIMEOUT.as_secs())))?;
+        gpu.check()?;
+        told.recv()
+            .map_err(|_| device("the device dropped a read".into()))?
+            .map_err(|e| device(format!("reading back failed: {e}")))?;
+        {
+            let view = self
+                .staging
+                .slice(..total)
+                .get_mapped_range()
+                .map_err(|e| device(format!("reading back failed: {e}")))?;
+            let mut from = 0usize;
+            for (i, &(_, at, len)) in ranges.iter().enumerate() {
+                let skip = (at & 3) as usize;
+                each(i, &view[from + skip..from + skip + len as usize]);
+                from += padded(at, len).1 as usize;
+            }
+        }
+        self.staging.unmap();
+        Ok(())
+    }
+
+    /// Waits until everything submitted is done.
+    ///
+    /// # Errors
+    /// When the device is lost or does not answer in time.
+    pub fn finish(&self, gpu: &Gpu) -> Result<()> {
+        gpu.device.poll(wgpu::PollType::Wait { submission_index: None, timeout: Some(TIMEOUT) }).map_err(|e| {
+            Error::new(ErrorKind::Device, format!("the device did not finish within {} s: {e}", TIMEOUT.as_secs()))
+        })?;
+        gpu.check()
+    }
+}
+
+fn params_buffer(gpu: &Gpu, dispatches: usize) -> Result<wgpu::Buffer> {
+    gpu.buffer("params", (dispatches * PARAM_BYTES) as u64, wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST)
+}
+
+fn staging_buffer(gpu: &Gpu, bytes: u64) -> Result<wgpu::Buffer> {
+    gpu.buffer("staging", bytes.next_power_of_two(), wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)
+}
