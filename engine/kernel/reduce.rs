@@ -30,8 +30,7 @@ pub(super) fn cast(e: &mut Emit<'_>, from: &Tensor, to: &Tensor) {
     let (dims, [s]) = collapse(&from.view.dims, [&from.view.strides]);
     let params =
         CastParams { head: Head::new(to, &dims), a: Arg::new(from.space, from.offset, &s, from.view.is_contiguous()) };
-    let variant =
-        Variant::new(&CAST, from.view.dtype.calc(), to.view.dtype).func("cast").inputs(&[from.view.dtype]);
+    let variant = Variant::new(&CAST, from.view.dtype.calc(), to.view.dtype).func("cast").inputs(&[from.view.dtype]);
     e.dispatch_2d(&variant, &params, fold(params.head.threads(to.view.dtype).div_ceil(64)));
 }
 
