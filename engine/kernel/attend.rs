@@ -108,7 +108,8 @@ fn sizes(q: &View, k: &View, v: &View) -> Result<Sizes> {
             return Err(Error::malformed(format!("shape {:?}, not of rank 4", &t.dims[..])).at(format!("field {name}")));
         }
     }
-    let fits = k.dims[0] == q.dims[0] && v.dims[0] == q.dims[0] && k.dims[3] == q.dims[3] && v.dims[1..3] == k.dims[1..3];
+    let fits =
+        k.dims[0] == q.dims[0] && v.dims[0] == q.dims[0] && k.dims[3] == q.dims[3] && v.dims[1..3] == k.dims[1..3];
     if !fits || (k.dims[1] == 0) != (q.dims[1] == 0) || (k.dims[1] != 0 && q.dims[1] % k.dims[1] != 0) {
         return Err(Error::malformed(format!(
             "queries {:?}, keys {:?} and values {:?} do not fit",
