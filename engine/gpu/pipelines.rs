@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::gpu::device::chain;
 use crate::kernel::Variant;
 use crate::kernel::emit::source;
 
@@ -58,7 +59,7 @@ impl Pipelines {
         });
         match pollster::block_on(scope.pop()) {
             None => Ok(pipeline),
-            Some(e) => Err(Error::new(ErrorKind::Device, format!("kernel {label} does not compile: {e}"))),
+            Some(e) => Err(Error::new(ErrorKind::Device, format!("kernel {label} does not compile: {}", chain(&e)))),
         }
     }
 
