@@ -80,7 +80,7 @@ fn bits_of(dtype: DType, value: Value) -> [u32; 2] {
     let (int, float) = match value {
         Value::Int(v) => (v, v as f64),
         Value::Float(v) => (v as i64, v),
-        Value::Unknown => (0, 0.0),
+        Value::Unknown | Value::Later { .. } => (0, 0.0),
     };
     let narrow16 = |b: u16| u32::from(b) * 0x0001_0001;
     let narrow8 = |b: u8| u32::from(b) * 0x0101_0101;
@@ -98,7 +98,7 @@ fn bits_of(dtype: DType, value: Value) -> [u32; 2] {
 }
 
 fn fill(c: &Call<'_>, e: &mut Emit<'_>, out: Field, value: Value) -> Result<()> {
-    if value == Value::Unknown {
+    if matches!(value, Value::Unknown | Value::Later { .. }) {
         return Err(Error::unsupported("the fill value is not known on the host"));
     }
     let out = e.tensor(c, out)?;
@@ -159,7 +159,12 @@ fn arange_count(start: i64, stop: i64, step: i64) -> Result<usize> {
 fn arange_shape(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     use fields::arange as f;
     let dtype = c.dtype(f::scalar_type)?.unwrap_or(DType::I32);
-    let count = arange_count(c.int(f::start)?, c.int(f::stop)?, c.int(f::step)?)?;
+    let step = c.int(f::step)?;
+    let count = match (c.maybe_int(f::start), c.maybe_int(f::stop), c.difference(f::start, f::stop)) {
+        (Some(start), Some(stop), _) => arange_count(start, stop, step)?,
+        (_, _, Some(length)) => arange_count(0, length, step)?,
+        _ => c.int(f::start).and(c.int(f::stop)).and(Ok(0))?,
+    };
     out.fresh(c, f::out, dtype, &[count]);
     Ok(())
 }

@@ -302,9 +302,14 @@ fn slice(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     if step < 1 {
         return Err(Error::unsupported(format!("step {step}; only positive steps are slices")));
     }
-    // A bound that is not known yet may be anything: the whole axis is the upper bound.
+    // Bounds that are not known yet may be anything: the whole axis is the upper bound, or the distance
+    // of the two where that is known.
     let (from, to) = (c.maybe_int(f::start), c.maybe_int(f::stop));
     out.inexact |= from.is_none() || to.is_none();
+    let to = match (from, to) {
+        (None, None) => c.difference(f::start, f::stop).map(|d| d.max(0)),
+        _ => to,
+    };
     let (first, last) = slice_range(from.unwrap_or(0), to.unwrap_or(i64::MAX), x.dims[at]);
     emit_view(c, out, f::out, |x| Ok(narrow(x, at, first, last, step as usize)))
 }
