@@ -224,6 +224,16 @@ fn root(g: &Graph, operand: Operand, depth: usize) -> Option<(Option<Vid>, i64)>
     }
 }
 
+/// Elements of a range that spans `span` in steps of `step`.
+fn range_count(span: i128, step: i64) -> Result<usize> {
+    if step == 0 {
+        return Err(Error::malformed("step is zero"));
+    }
+    let step = i128::from(step);
+    let count = if (span > 0) == (step > 0) { (span.abs() + step.abs() - 1) / step.abs() } else { 0 };
+    usize::try_from(count).map_err(|_| Error::limit(format!("{count} elements")))
+}
+
 fn arange_shape(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     use fields::arange as f;
     let dtype = c.dtype(f::scalar_type)?.unwrap_or(DType::I32);
@@ -240,12 +250,7 @@ fn arange_shape(c: &Call<'_>, out: &mut Outs) -> Result<()> {
             i128::from(known.ok_or_else(unknown)?)
         }
     };
-    if step == 0 {
-        return Err(Error::malformed("step is zero"));
-    }
-    let step = i128::from(step);
-    let count = if (span > 0) == (step > 0) { (span.abs() + step.abs() - 1) / step.abs() } else { 0 };
-    let count = usize::try_from(count).map_err(|_| Error::limit(format!("{count} elements")))?;
+    let count = range_count(span, step)?;
     check_size(dtype, &[count])?;
     out.fresh(c, f::out, dtype, &[count]);
     Ok(())
@@ -340,6 +345,13 @@ mod tests {
         assert_eq!(bits(Value::Int(3_000_000_000), DType::I64), 3_000_000_000);
         assert_eq!(bits(Value::Int(300), DType::U8), 44);
         assert!(bits_of(Value::Unknown, DType::F32).is_err());
+    }
+
+    #[test]
+    fn ranges_count_like_numpy() {
+        let n = |span, step| range_count(span, step).unwrap();
+        assert_eq!([n(10, 3), n(-10, -3), n(0, 1), n(-5, 1), n(5, 1)], [4, 4, 0, 0, 5]);
+        assert!(range_count(1, 0).is_err());
     }
 
     #[test]

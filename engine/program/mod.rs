@@ -1,10 +1,16 @@
 //! What a file says, as tables: the container ([`pte`]), the delegate payload ([`load`]), the proof
-//! that its ids and references are sound ([`check`]) and the writer ([`build`]).
+//! that its ids and references are sound ([`check`]), and their inverses: the writer ([`write`](mod@write)) and the
+//! builder of programs in Rust ([`build`]).
 
 pub mod build;
 pub mod check;
+mod facts;
 pub mod load;
+pub mod model;
 pub mod pte;
+mod walk;
+mod wire;
+pub mod write;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -150,6 +156,12 @@ impl DimBound {
     /// Whether only one size is allowed.
     pub fn is_fixed(&self) -> bool {
         self.max == Some(self.min)
+    }
+}
+
+impl From<u32> for DimBound {
+    fn from(size: u32) -> Self {
+        Self::fixed(size)
     }
 }
 
