@@ -30,7 +30,7 @@ fn index_of(row: u32) -> u32 {
 }
 
 fn put_whole(w: u32) {
-    let i = w * LANES;
+    let i = w * PACKED;
     if i < p.head.count {
         let line = i / p.run;
         let outer = line / p.rows;
@@ -39,7 +39,7 @@ fn put_whole(w: u32) {
         if index == 0xffffffffu || (p.flags != 0u && rd(p.space, p.word + row) != 0u) {
             return;
         }
-        put((outer * p.size + index) * p.run + (i - line * p.run), i);
+        put_word((outer * p.size + index) * p.run + (i - line * p.run), i);
     }
 }
 
@@ -47,11 +47,11 @@ fn put_merged(word: u32) {
     if word >= p.words {
         return;
     }
-    let bits = 32u / LANES;
+    let bits = 32u / PACKED;
     let mask = 0xffffffffu >> (32u - bits);
     var old = rd(p.head.space, p.head.word + word);
-    for (var k = 0u; k < LANES; k++) {
-        let e = word * LANES + k;
+    for (var k = 0u; k < PACKED; k++) {
+        let e = word * PACKED + k;
         let line = e / p.run;
         let outer = line / p.size;
         for (var row = i32(p.rows) - 1; row >= 0; row--) {

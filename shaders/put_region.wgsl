@@ -23,12 +23,12 @@ fn value(i: u32) -> Out {
 }
 
 fn put_whole(w: u32) {
-    let i = w * LANES;
+    let i = w * PACKED;
     if i < p.head.count {
         let row = i / p.run;
         let outer = row / p.turns;
         let at = p.base + outer * p.outer_pitch + (row - outer * p.turns) * p.turn_pitch + (i - row * p.run);
-        put(at, i);
+        put_word(at, i);
     }
 }
 
@@ -37,11 +37,11 @@ fn put_merged(w: u32) {
     if word > p.last {
         return;
     }
-    let bits = 32u / LANES;
+    let bits = 32u / PACKED;
     let mask = 0xffffffffu >> (32u - bits);
     var old = rd(p.head.space, p.head.word + word);
-    for (var k = 0u; k < LANES; k++) {
-        let e = word * LANES + k;
+    for (var k = 0u; k < PACKED; k++) {
+        let e = word * PACKED + k;
         if e < p.base { continue; }
         let outer = (e - p.base) / p.outer_pitch;
         let rest = (e - p.base) - outer * p.outer_pitch;
