@@ -11,7 +11,7 @@ use crate::op::{Field, fields};
 
 const X: Field = Field(0);
 
-const fn view(contiguity: Contiguity, shape: fn(&Call<'_>, &mut Outs) -> Result<()>) -> Kernel {
+pub(super) const fn view(contiguity: Contiguity, shape: fn(&Call<'_>, &mut Outs) -> Result<()>) -> Kernel {
     let encode = match contiguity {
         Contiguity::Needs => copy_rows,
         Contiguity::Same | Contiguity::Keeps | Contiguity::Breaks | Contiguity::NeedsThenBreaks => copy_views,
@@ -80,7 +80,7 @@ fn copy_strided(c: &Call<'_>, e: &mut Emit<'_>) -> Result<()> {
 }
 
 /// Emits the view `f(x)` as the output in `field`; what the host knows of `x` follows through the same `f`.
-fn emit_view(c: &Call<'_>, out: &mut Outs, field: Field, f: impl Fn(&View) -> Result<View>) -> Result<()> {
+pub(super) fn emit_view(c: &Call<'_>, out: &mut Outs, field: Field, f: impl Fn(&View) -> Result<View>) -> Result<()> {
     let x = c.tensor(X)?;
     out.view(c, field, f(x)?);
     match c.known(X) {
