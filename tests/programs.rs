@@ -32,10 +32,11 @@ fn all_of(path: &std::path::Path) -> Result<usize> {
     for (method, number, graph) in graphs(&c)? {
         insts += graph.insts.op.len();
         for call in &method.calls {
-            if let MethodCall::Delegate { delegate, args } = call {
-                if *delegate == number {
+            match call {
+                MethodCall::Delegate { delegate, args } if *delegate == number => {
                     check_call(&graph, &method.values, args)?;
                 }
+                _ => {}
             }
         }
         assert_eq!(load(&write::payload(&graph)?)?, graph, "{}", path.display());

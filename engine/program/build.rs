@@ -450,10 +450,10 @@ impl ProgramBuilder {
         };
         let mut named = HashMap::new();
         for slot in self.slots.iter().flatten() {
-            if let Some(data) = &slot.data {
-                if named.insert(slot.name.clone(), append(data)).is_some() {
-                    return Err(Error::malformed(format!("two constants are named {:?}", slot.name)));
-                }
+            if let Some(data) = &slot.data
+                && named.insert(slot.name.clone(), append(data)).is_some()
+            {
+                return Err(Error::malformed(format!("two constants are named {:?}", slot.name)));
             }
         }
         let mut methods = vec![self.forward(payload)];
