@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::kernel::emit::Address;
@@ -61,7 +62,8 @@ impl Layout {
 
 impl Weights {
     /// Plans and uploads the constants of a graph. `ranges` are their bytes in `file`; a constant without
-    /// one is written by the init chain, as is each slot that `written` names. `progress` hears of bytes done.
+    /// one is written by the init chain, as is each slot that `written` names. With a seed, constants that are
+    /// all zeros get made-up values. `progress` hears of bytes done.
     ///
     /// # Errors
     /// When a constant does not fit a binding of the adapter, or memory runs out.
@@ -71,6 +73,7 @@ impl Weights {
         file: &[u8],
         ranges: &[Option<Range<usize>>],
         written: impl Fn(Slot) -> bool,
+        synthetic: Option<u64>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
         let layout = plan(g, ranges, &written, gpu.facts.binding_bytes.min(gpu.facts.buffer_bytes))?;
@@ -88,8 +91,16 @@ impl Weights {
             if written(slot) || sent.insert((shard, at), ()).is_some() {
                 continue;
             }
+            let seed = synthetic.filter(|_| file[range.clone()].iter().all(|&b| b == 0));
             for (i, piece) in file[range].chunks(UPLOAD_PIECE).enumerate() {
-                write_padded(gpu, &shards[shard as usize], at + (i * UPLOAD_PIECE) as u64, piece);
+                let to = at + (i * UPLOAD_PIECE) as u64;
+                match (seed, g.tensors.dtype[slot]) {
+                    (Some(seed), Some(dtype)) => {
+                        let key = seed ^ (u64::from(slot.0) << 40) ^ (i as u64) << 20;
+                        write_padded(gpu, &shards[shard as usize], to, &made_up(dtype, piece.len(), key));
+                    }
+                    _ => write_padded(gpu, &shards[shard as usize], to, piece),
+                }
                 done += piece.len() as u64;
                 pending += piece.len();
                 if pending >= UPLOAD_PIECE {
@@ -126,6 +137,36 @@ impl Weights {
         let low = found[0].unwrap_or(0);
         [low, found[1].unwrap_or(low)]
     }
+}
+
+/// Values in place of zeros, the same for the same seed: packed codes are uniform bits, floats are small
+/// and of both signs, so that activations of deep programs stay finite.
+fn made_up(dtype: DType, bytes: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        // SplitMix64 (Steele, Lea, Flood 2014).
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let mut out = Vec::with_capacity(bytes + 8);
+    while out.len() < bytes {
+        let bits = next();
+        let small = ((bits >> 40) as f32 / (1u64 << 24) as f32 - 0.5) * 0.02;
+        match dtype {
+            DType::F32 => out.extend(small.to_le_bytes()),
+            DType::BF16 => out.extend(half::bf16::from_f32(small).to_le_bytes()),
+            DType::F16 => out.extend(half::f16::from_f32(small).to_le_bytes()),
+            DType::Bool => out.push((bits & 1) as u8),
+            // Integers other than packed codes are indices: zero is always in range.
+            DType::I64 | DType::I32 | DType::I16 => out.push(0),
+            DType::U32 | DType::U8 | DType::I8 => out.extend(bits.to_le_bytes()),
+        }
+    }
+    out.truncate(bytes);
+    out
 }
 
 /// Writes bytes of any length; buffers are written in words.

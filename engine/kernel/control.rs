@@ -1,10 +1,20 @@
-//! Instructions that bracket chains, and foreign kernels.
+//! Instructions that bracket chains, and foreign kernels. The walk over the timeline
+//! ([`crate::plan::sizes::Walk`]) runs the brackets; no kernel of theirs does any work.
 
-use super::Kernel;
+use super::{Alias, Call, Emit, Kernel, Outs};
+use crate::error::Result;
 
-/// Not written yet.
-pub static SCAN: Kernel = Kernel::unwritten();
-/// Not written yet.
-pub static IF: Kernel = Kernel::unwritten();
-/// Not written yet.
+/// `Scan`.
+pub static SCAN: Kernel = Kernel::new(Alias::Control, nothing_to_shape, nothing_to_do);
+/// `If`.
+pub static IF: Kernel = Kernel::new(Alias::Control, nothing_to_shape, nothing_to_do);
+/// `MetalKernel`: not written yet.
 pub static METAL_KERNEL: Kernel = Kernel::unwritten();
+
+fn nothing_to_shape(_: &Call<'_>, _: &mut Outs) -> Result<()> {
+    Ok(())
+}
+
+fn nothing_to_do(_: &Call<'_>, _: &mut Emit<'_>) -> Result<()> {
+    Ok(())
+}

@@ -282,7 +282,11 @@ impl Builder<'_> {
 
     fn pin(&mut self, slot: Slot, life: Life, merged: bool, pinned: &mut Vec<Slot>) {
         self.current[slot] = Some(life);
-        self.out.merged[life] |= merged;
+        if merged {
+            // Several steps write it, so it needs memory of its own: no view of another's.
+            self.out.merged[life] = true;
+            self.parent[life] = None;
+        }
         if !std::mem::replace(&mut self.pinned[slot], true) {
             pinned.push(slot);
         }

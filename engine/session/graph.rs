@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::gpu::record::{Recorder, integer};
-use crate::gpu::submit::Stream;
+use crate::gpu::submit::{PARAM_RING_BYTES, Stream};
 use crate::gpu::weights::{Weights, write_padded};
 use crate::kernel::Value;
 use crate::kernel::call::HostData;
@@ -16,6 +16,7 @@ use crate::plan::place::{ALIGN, Places};
 use crate::plan::sizes::{Argument, Sizes, Walk, upper_dims};
 use crate::plan::{Placed, Timeline};
 use crate::program::{Graph, Home, Port};
+use crate::session::BindOptions;
 use crate::session::value::{Item, Tensor, gather};
 use crate::table::{Col, Id, Life, Pipe, Slot, Step};
 
@@ -71,6 +72,8 @@ pub struct RunFacts {
     pub dispatches: u64,
     /// Times the host waited for a value from the device.
     pub waits: u32,
+    /// Times the evaluation threshold made it submit.
+    pub flushes: u32,
 }
 
 /// Integer arguments, for shape rules.
@@ -95,6 +98,13 @@ fn argument(item: &Item) -> Result<Argument> {
     })
 }
 
+impl GraphSession {
+    /// Forgets planned shapes.
+    pub(crate) fn forget_shapes(&mut self) {
+        self.shapes.clear();
+    }
+}
+
 impl BoundGraph {
     /// Makes the tables of a graph, uploads its constants and runs its init chain.
     pub(crate) fn new(
@@ -102,7 +112,7 @@ impl BoundGraph {
         g: &Graph,
         file: &[u8],
         constants: &[Option<Range<usize>>],
-        keep_temps: bool,
+        options: &BindOptions<'_>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
         let main = Timeline::of(g, g.main)?;
@@ -117,7 +127,8 @@ impl BoundGraph {
                 }
             }
         }
-        let weights = Weights::upload(gpu, g, file, constants, |s| written[s.index()], progress)?;
+        let weights =
+            Weights::upload(gpu, g, file, constants, |s| written[s.index()], options.synthetic_weights, progress)?;
         let shards = main.steps.inst.iter().map(|(_, &i)| weights.shards_of(g, i)).collect::<Vec<_>>().into();
         let mut state: Col<Life, u64> = Col::filled(0, g.tensors.len());
         let mut state_bytes = 0u64;
@@ -128,7 +139,8 @@ impl BoundGraph {
             state[Lives::of_slot(slot)] = state_bytes;
             state_bytes += (dims.iter().product::<usize>() as u64 * dtype.size() as u64).next_multiple_of(ALIGN);
         }
-        let bound = Self { main, init, weights, shards, state, state_bytes, init_per_session, keep_temps };
+        let bound =
+            Self { main, init, weights, shards, state, state_bytes, init_per_session, keep_temps: options.keep_temps };
         if bound.init.is_some() {
             let mut stream = Stream::new(gpu, 256, bound.state_bytes)?;
             bound.run_init(gpu, g, &mut stream, &written)?;
@@ -195,6 +207,9 @@ impl BoundGraph {
             played: 0,
             record: &mut Vec::new(),
             waits: 0,
+            threshold: None,
+            touched: 0,
+            flushes: 0,
         };
         let mut recorder = Walk::new(&bare, &init.steps, &init.lives, &mut sizes, &Arguments(&[]), recorder).run()?;
         recorder.flush()?;
@@ -236,6 +251,13 @@ impl BoundGraph {
         Ok(())
     }
 
+    /// Bytes of arena and staging that a run with these arguments takes.
+    pub(crate) fn needs(&self, g: &Graph, s: &mut GraphSession, items: &[Item]) -> Result<u64> {
+        let shape = self.shape(g, &mut s.shapes, items)?;
+        let outputs: u64 = g.tensors.of(Home::Output).map(|t| shape.placed.places.bytes[Life(t)]).sum();
+        Ok(shape.placed.places.arena_bytes.max(256) + PARAM_RING_BYTES + outputs.max(256))
+    }
+
     fn shape<'s>(&self, g: &Graph, shapes: &'s mut Vec<Shape>, items: &[Item]) -> Result<&'s Shape> {
         let args = items.iter().map(argument).collect::<Result<Vec<_>>>()?;
         if let Some(i) = shapes.iter().position(|s| s.args == args) {
@@ -259,6 +281,7 @@ impl BoundGraph {
         s: &mut GraphSession,
         items: &[Item],
         wanted: &[Want],
+        threshold: Option<u64>,
     ) -> Result<Vec<Option<Item>>> {
         for (i, (port, item)) in g.inputs.iter().zip(items).enumerate() {
             if let (Port::Tensor(slot), Item::Tensor(t)) = (port, item)
@@ -292,15 +315,19 @@ impl BoundGraph {
             played: 0,
             record: &mut s.record,
             waits: 0,
+            threshold,
+            touched: 0,
+            flushes: 0,
         };
         let walk = Walk::new(g, &self.main.steps, &self.main.lives, &mut s.sizes, &host, recorder);
-        let result = walk.run().and_then(|mut r| r.flush().map(|()| r.waits));
+        let result = walk.run().and_then(|mut r| r.flush().map(|()| (r.waits, r.flushes)));
         s.table.clear();
-        let waits = result?;
+        let (waits, flushes) = result?;
         std::mem::swap(&mut s.guess, &mut s.record);
         s.last = facts(&self.main, &shape.placed, self.keep_temps);
         s.last.dispatches = s.guess.len() as u64;
         s.last.waits = waits;
+        s.last.flushes = flushes;
         self.read_outputs(gpu, g, &mut s.stream, &s.sizes, &shape.addresses, wanted)
     }
 
