@@ -56,14 +56,66 @@ struct BoundInner {
     graphs: Vec<BoundGraph>,
 }
 
-/// How to open a session.
+/// How to open a session. The last four are the controls of the delegate's own runtime, with the meaning
+/// its users know, but for one session instead of the whole process.
 #[derive(Clone, Debug, Default)]
-pub struct SessionOptions {}
+pub struct SessionOptions {
+    /// What the session may take on the device.
+    pub budget: Budget,
+    /// Submits to the device whenever instructions have touched this many bytes since the last time.
+    pub eval_threshold: Option<u64>,
+    /// Most bytes of arena and staging that the session may hold at a time.
+    pub memory_limit: Option<u64>,
+    /// Arena bytes that may stay allocated between runs; more is given back when a run ends.
+    pub cache_limit: Option<u64>,
+    /// Gives the arena back after every so many runs.
+    pub clear_cache_interval: Option<u32>,
+}
+
+/// Bytes that a session may take on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Budget {
+    /// As many as the device gives.
+    #[default]
+    Unlimited,
+    /// So many in all: weights, state, arena and staging.
+    Total(u64),
+    /// So many for arena and staging, on top of weights and state.
+    AboveLoaded(u64),
+}
+
+impl std::str::FromStr for Budget {
+    type Err = Error;
+    /// `512MB` in all, `+256MB` on top of what is loaded; units B, KB, MB, GB (powers of 1024), none is bytes.
+    fn from_str(text: &str) -> Result<Self> {
+        let bad = || Error::input(format!("{text:?} is no amount of memory; write 512MB or +256MB"));
+        let (above, rest) = match text.trim().strip_prefix('+') {
+            Some(rest) => (true, rest),
+            None => (false, text.trim()),
+        };
+        let digits = rest.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit: u64 = match rest[digits.len()..].to_ascii_uppercase().as_str() {
+            "" | "B" => 1,
+            "K" | "KB" | "KIB" => 1 << 10,
+            "M" | "MB" | "MIB" => 1 << 20,
+            "G" | "GB" | "GIB" => 1 << 30,
+            _ => return Err(bad()),
+        };
+        let number: f64 = digits.trim().parse().map_err(|_| bad())?;
+        if !(number >= 0.0 && number * (unit as f64) < 1e18) {
+            return Err(bad());
+        }
+        let bytes = (number * unit as f64) as u64;
+        Ok(if above { Self::AboveLoaded(bytes) } else { Self::Total(bytes) })
+    }
+}
 
 /// One user's state of a program: mutable buffers and scratch.
 pub struct Session {
     bound: Bound,
+    options: SessionOptions,
     graphs: Vec<Option<GraphSession>>,
+    runs: u64,
 }
 
 impl Engine {
@@ -121,9 +173,9 @@ impl Bound {
     ///
     /// # Errors
     /// When memory runs out.
-    pub fn session(&self, _options: SessionOptions) -> Result<Session> {
+    pub fn session(&self, options: SessionOptions) -> Result<Session> {
         let graphs = self.inner.graphs.iter().map(|_| None).collect();
-        Ok(Session { bound: self.clone(), graphs })
+        Ok(Session { bound: self.clone(), options, graphs, runs: 0 })
     }
 
     /// What a run of `method` needs, before any run: at the shapes of its tensor inputs, or at the file's
@@ -224,10 +276,13 @@ impl Session {
                         })
                         .collect::<Result<Vec<_>>>()?;
                     let wanted: Vec<Want> = outs.iter().map(|&o| want_of(o)).collect();
+                    self.afford(first + delegate, &items).map_err(|e| e.at(format!("method {method}")))?;
+                    let threshold = self.options.eval_threshold;
                     let session = self.graph(first + delegate)?;
                     let results = bound.graphs[first + delegate]
-                        .run(&bound.gpu, g, session, &items, &wanted)
+                        .run(&bound.gpu, g, session, &items, &wanted, threshold)
                         .map_err(|e| e.at(format!("method {method}")))?;
+                    self.give_back();
                     for (&o, result) in outs.iter().zip(results) {
                         if let Some(item) = result {
                             values[o] = Some(as_declared(item, &m.values[o]));
@@ -257,6 +312,72 @@ impl Session {
         slot.as_mut().ok_or_else(|| Error::unsupported("unreachable: the session was just made"))
     }
 
+    /// Refuses a run that does not fit the session's budget, before anything is submitted.
+    fn afford(&mut self, index: usize, items: &[Item]) -> Result<()> {
+        let inner = self.bound.inner.clone();
+        let (g, b) = (&inner.model.graphs()[index], &inner.graphs[index]);
+        let loaded: u64 = inner.graphs.iter().map(|b| b.weights.bytes + b.state_bytes).sum();
+        let limit = match self.options.budget {
+            Budget::Unlimited => None,
+            Budget::Total(bytes) => Some(bytes.saturating_sub(loaded)),
+            Budget::AboveLoaded(bytes) => Some(bytes),
+        };
+        let limit = match (limit, self.options.memory_limit) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let Some(limit) = limit else { return Ok(()) };
+        let others: u64 = self
+            .graphs
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| *i != index)
+            .filter_map(|(_, s)| s.as_ref().map(|s| s.stream.arena_bytes(&inner.gpu) + s.stream.staging_bytes()))
+            .sum();
+        let wanted = b.needs(g, self.graph(index)?, items)? + others;
+        if wanted > limit {
+            return Err(Error::new(
+                crate::error::ErrorKind::Memory,
+                format!(
+                    "the run needs {wanted} bytes of arena and staging; the session's budget leaves {limit} \
+                     (weights and state take {loaded}). Pass fewer rows at a time, or raise the budget"
+                ),
+            ));
+        }
+        // An arena left over from a larger run must not count against this one.
+        let session = self.graph(index)?;
+        if session.stream.arena_bytes(&inner.gpu) + session.stream.staging_bytes() + others > limit {
+            session.stream.release_arena(&inner.gpu);
+        }
+        Ok(())
+    }
+
+    /// What the cache controls ask for after a run.
+    fn give_back(&mut self) {
+        self.runs += 1;
+        let limit = self.options.cache_limit.unwrap_or(u64::MAX);
+        let due = self.options.clear_cache_interval.is_some_and(|n| n > 0 && self.runs % u64::from(n) == 0);
+        let gpu = &self.bound.inner.gpu;
+        for s in self.graphs.iter_mut().flatten() {
+            if due || s.stream.arena_bytes(gpu) > limit {
+                s.stream.release_arena(gpu);
+            }
+        }
+    }
+
+    /// Gives back memory that only speeds up later runs: the arena. State stays.
+    pub fn clear_cache(&mut self) {
+        let gpu = &self.bound.inner.gpu;
+        self.graphs.iter_mut().flatten().for_each(|s| s.stream.release_arena(gpu));
+        let _ = gpu.device.poll(wgpu::PollType::Poll);
+    }
+
+    /// As [`Session::clear_cache`], and forgets planned shapes.
+    pub fn trim(&mut self) {
+        self.clear_cache();
+        self.graphs.iter_mut().flatten().for_each(GraphSession::forget_shapes);
+    }
+
     /// Forgets everything: mutable buffers are as before the first run.
     ///
     /// # Errors
@@ -284,7 +405,7 @@ impl Session {
             m[0] += b.weights.bytes;
             if let Some(s) = s {
                 m[1] += b.state_bytes;
-                m[2] += s.stream.arena_bytes();
+                m[2] += s.stream.arena_bytes(&inner.gpu);
                 m[3] += s.stream.staging_bytes();
             }
         }

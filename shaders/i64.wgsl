@@ -82,7 +82,7 @@ fn i64_to_f32(v: vec2<u32>) -> f32 {
             high |= 1u;
         }
         // `high` has its top bit set and a sticky bit at the bottom: 8 bits below the significand.
-        r = ldexp(f32(high), i32(32u - top));
+        r = f32(high) * bitcast<f32>((159u - top) << 23u);
     }
     return select(r, -r, i64_is_neg(v));
 }
@@ -107,4 +107,19 @@ fn f32_to_i64(v: f32) -> vec2<u32> {
     }
     if v < 0.0 { return i64_neg(r); }
     return r;
+}
+
+// Quotient rounded down (xy) and remainder with the divisor's sign (zw); a zero divisor gives zeros.
+fn i64_divmod(a: vec2<u32>, b: vec2<u32>) -> vec4<u32> {
+    let t = u64_divmod(i64_abs(a), i64_abs(b));
+    var q = t.xy;
+    var r = t.zw;
+    let down = i64_is_neg(a) != i64_is_neg(b);
+    if down { q = i64_neg(q); }
+    if i64_is_neg(a) { r = i64_neg(r); }
+    if down && (r.x | r.y) != 0u {
+        q = i64_sub(q, vec2<u32>(1u, 0u));
+        r = i64_add(r, b);
+    }
+    return vec4<u32>(q, r);
 }

@@ -3,6 +3,7 @@
 struct Params {
     head: Head,
     a: Arg,
+    scalar: vec4<f32>,
 }
 @group(0) @binding(4) var<uniform> p: Params;
 

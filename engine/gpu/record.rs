@@ -34,6 +34,12 @@ pub struct Recorder<'a> {
     pub record: &'a mut Vec<Pipe>,
     /// Times the host waited for a value.
     pub waits: u32,
+    /// Bytes after which the table is played.
+    pub threshold: Option<u64>,
+    /// Bytes that instructions have touched since then.
+    pub touched: u64,
+    /// Times the threshold was reached.
+    pub flushes: u32,
 }
 
 impl Recorder<'_> {
@@ -96,7 +102,16 @@ impl Sink for Recorder<'_> {
 
     fn op(&mut self, step: Step, call: &Call<'_>) -> Result<()> {
         let encode = call.row().kernel.encode;
-        encode(call, &mut self.emit(step))
+        encode(call, &mut self.emit(step))?;
+        let Some(threshold) = self.threshold else { return Ok(()) };
+        // Touched bytes count while the operands are still live; the check comes after.
+        self.touched += call.lives.iter().map(|&l| call.facts.views[l].bytes() as u64).sum::<u64>();
+        if self.touched >= threshold {
+            self.touched = 0;
+            self.flushes += 1;
+            self.flush()?;
+        }
+        Ok(())
     }
 
     fn copy(&mut self, step: Step, from: (Life, &View), to: (Life, &View)) -> Result<()> {

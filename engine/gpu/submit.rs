@@ -14,6 +14,10 @@ use crate::table::{Col, Id, Pipe};
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Dispatches per submission: the device starts early and no watchdog fires.
 const SUBMIT_DISPATCHES: usize = 192;
+/// Parameter blocks that the session keeps on the device: a ring that several submissions fit in.
+const PARAM_BLOCKS: usize = 1024;
+/// Bytes of that ring, part of each session's staging.
+pub const PARAM_RING_BYTES: u64 = (PARAM_BLOCKS * PARAM_BYTES) as u64;
 
 /// The buffers of a session on the device.
 pub struct Stream {
@@ -21,6 +25,8 @@ pub struct Stream {
     pub(crate) state: Option<wgpu::Buffer>,
     params: wgpu::Buffer,
     staging: wgpu::Buffer,
+    /// The next free block of `params`.
+    cursor: usize,
     groups: BindGroups,
     pipes: Vec<wgpu::ComputePipeline>,
     /// Dispatches played so far, over all runs.
@@ -40,7 +46,12 @@ impl Stream {
         Ok(Self {
             arena: gpu.buffer("arena", arena_bytes, storage)?,
             state,
-            params: params_buffer(gpu, 64)?,
+            params: gpu.buffer(
+                "params",
+                PARAM_RING_BYTES,
+                wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+            )?,
+            cursor: 0,
             staging: staging_buffer(gpu, 256)?,
             groups: BindGroups::new(),
             pipes: Vec::new(),
@@ -54,7 +65,7 @@ impl Stream {
     /// # Errors
     /// When memory runs out.
     pub fn reserve_arena(&mut self, gpu: &Gpu, bytes: u64) -> Result<()> {
-        if self.arena.size() < bytes {
+        if self.arena == gpu.empty || self.arena.size() < bytes {
             self.groups.clear();
             let storage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
             // Gives the old one back before the new one is taken.
@@ -64,9 +75,15 @@ impl Stream {
         Ok(())
     }
 
+    /// Gives the arena back; the next run takes a new one.
+    pub fn release_arena(&mut self, gpu: &Gpu) {
+        self.groups.clear();
+        self.arena = gpu.empty.clone();
+    }
+
     /// Bytes of the arena buffer.
-    pub fn arena_bytes(&self) -> u64 {
-        self.arena.size()
+    pub fn arena_bytes(&self, gpu: &Gpu) -> u64 {
+        if self.arena == gpu.empty { 0 } else { self.arena.size() }
     }
     /// Bytes of parameter and staging buffers.
     pub fn staging_bytes(&self) -> u64 {
@@ -105,11 +122,6 @@ impl Stream {
             return Ok(());
         }
         self.prepare(gpu, variants)?;
-        if (self.params.size() as usize) < table.params.len() {
-            self.groups.clear();
-            self.params = params_buffer(gpu, table.len().next_power_of_two())?;
-        }
-        gpu.queue.write_buffer(&self.params, 0, &table.params);
         for &shards in &table.shards {
             if !self.groups.contains_key(&shards) {
                 let group = self.bind(gpu, weights, shards);
@@ -118,6 +130,13 @@ impl Stream {
         }
         for first in (0..table.len()).step_by(SUBMIT_DISPATCHES) {
             let range = first..table.len().min(first + SUBMIT_DISPATCHES);
+            if self.cursor + range.len() > PARAM_BLOCKS {
+                self.cursor = 0;
+            }
+            let base = self.cursor;
+            self.cursor += range.len();
+            let bytes = &table.params[range.start * PARAM_BYTES..range.end * PARAM_BYTES];
+            gpu.queue.write_buffer(&self.params, (base * PARAM_BYTES) as u64, bytes);
             let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             {
                 let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
@@ -135,7 +154,7 @@ impl Stream {
                         _ => &self.groups[&shards],
                     };
                     group = Some((shards, binding));
-                    pass.set_bind_group(0, binding, &[(i * PARAM_BYTES) as u32]);
+                    pass.set_bind_group(0, binding, &[((base + i - first) * PARAM_BYTES) as u32]);
                     pass.dispatch_workgroups(table.groups[i][0], table.groups[i][1], 1);
                 }
             }
@@ -252,10 +271,6 @@ impl Stream {
     }
 }
 
-fn params_buffer(gpu: &Gpu, dispatches: usize) -> Result<wgpu::Buffer> {
-    gpu.buffer("params", (dispatches * PARAM_BYTES) as u64, wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST)
-}
-
 fn staging_buffer(gpu: &Gpu, bytes: u64) -> Result<wgpu::Buffer> {
-    gpu.buffer("staging", bytes.next_power_of_two(), wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)
+    gpu.buffer("staging", bytes, wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)
 }

@@ -420,10 +420,10 @@ pub fn source(v: &Variant) -> String {
     text
 }
 
-/// Binds the shader's `op` to the variant's function.
+/// Binds the shader's `op` to the variant's function. `cast` is the conversion to the output's type itself.
 fn shader_glue(v: &Variant) -> SmallVec<[String; 1]> {
     let inputs = v.types[1..].iter().flatten().count();
-    let func = format!("op_{}_{}", v.func, calc_name(v.calc));
+    let func = if v.func == "cast" { "to_out".into() } else { format!("op_{}_{}", v.func, calc_name(v.calc)) };
     let text = match inputs {
         0 | 1 => format!("fn op(a: Calc) -> Out {{ return {func}(a); }}"),
         2 => format!("fn op(a: Calc, b: Calc) -> Out {{ return {func}(a, b); }}"),

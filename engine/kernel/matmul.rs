@@ -243,12 +243,7 @@ struct Dense {
 /// The last two strides of a tensor, and its place.
 pub(super) fn mat(t: &Tensor, count: usize) -> Mat {
     let r = t.view.rank();
-    Mat {
-        count: count as u32,
-        offset: t.offset,
-        row: t.view.strides[r - 2] as i32,
-        col: t.view.strides[r - 1] as i32,
-    }
+    Mat { count: count as u32, offset: t.offset, row: t.view.strides[r - 2] as i32, col: t.view.strides[r - 1] as i32 }
 }
 
 /// How `quad` in `words.wgsl` reads `t`: 0 where its type or an odd start forbids it. `strides` are all that
@@ -304,9 +299,9 @@ pub(super) fn groups(form: Form, s: &Sizes, out: DType) -> u32 {
 pub(super) fn variant(shaders: &'static Shaders, form: Form, s: &Sizes, out: DType) -> Variant {
     match form {
         Form::Pull => Variant::new(&shaders.pull, Calc::F32, out),
-        Form::Vec => Variant::new(&shaders.vec, Calc::F32, out)
-            .option("ROWS", s.m as u32)
-            .option("PER_WORD", per_word(out)),
+        Form::Vec => {
+            Variant::new(&shaders.vec, Calc::F32, out).option("ROWS", s.m as u32).option("PER_WORD", per_word(out))
+        }
         Form::Tile => Variant::new(&shaders.tile, Calc::F32, out).option("PER_WORD", per_word(out)),
     }
 }

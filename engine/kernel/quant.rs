@@ -4,9 +4,9 @@ use bytemuck::{Pod, Zeroable};
 
 use super::emit::{Arg, Head, Tensor, collapse, fold};
 use super::matmul::{
-    Form, Mat, Pick, Shaders, Sizes, as_matrix, batch_head, batch_strides, check_size, form, gather_dims, gather_scratch,
-    gather_side, groups, lanes, load_kind, mat, matrices, need_float, need_rank, shaders, single_stride, starts,
-    variant,
+    Form, Mat, Pick, Shaders, Sizes, as_matrix, batch_head, batch_strides, check_size, form, gather_dims,
+    gather_scratch, gather_side, groups, lanes, load_kind, mat, matrices, need_float, need_rank, shaders,
+    single_stride, starts, variant,
 };
 use super::{Alias, Call, Dims, Emit, Kernel, Outs, Shader, Strides, Variant, View, broadcast_dims};
 use crate::dtype::{Calc, DType};
@@ -211,11 +211,8 @@ fn matmul(c: &Call<'_>, e: &mut Emit<'_>) -> Result<()> {
     let has_z = biases.is_some();
     let mut z = biases.unwrap_or_else(|| scales.clone());
     copy_packed(c, e, [&mut w, &mut scales, &mut z], has_z, &mut 0)?;
-    let batch = [
-        batch_strides(&x.view, &s.batch)?,
-        batch_strides(&w.view, &s.batch)?,
-        batch_strides(&scales.view, &s.batch)?,
-    ];
+    let batch =
+        [batch_strides(&x.view, &s.batch)?, batch_strides(&w.view, &s.batch)?, batch_strides(&scales.view, &s.batch)?];
     emit(e, &Packed { p, transposed, s, x, w, scales, z, has_z, batch, picks: [None, None] }, &out)
 }
 

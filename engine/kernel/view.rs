@@ -1,12 +1,11 @@
 //! Views: new descriptions of old bytes. Where a view cannot be one (its output is not a temp, its base
 //! is overwritten while it is needed, or a reshape meets gaps) the passes have it copied by [`copy`].
 
-use bytemuck::{Pod, Zeroable};
 use smallvec::SmallVec;
 
 use super::call::{Known, restride, slice_range};
-use super::emit::{Arg, Head, Tensor, collapse, fold};
-use super::{Alias, Call, Contiguity, Dims, Emit, Kernel, Outs, Shader, Strides, Variant, View, axis, row_major};
+pub use super::map::copy;
+use super::{Alias, Call, Contiguity, Dims, Emit, Kernel, Outs, Strides, View, axis, row_major};
 use crate::error::{Error, Result};
 use crate::op::{Field, fields};
 
@@ -303,34 +302,4 @@ fn slice(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     out.inexact |= from.is_none() || to.is_none();
     let (first, last) = slice_range(from.unwrap_or(0), to.unwrap_or(i64::MAX), x.dims[at]);
     emit_view(c, out, f::out, |x| Ok(narrow(x, at, first, last, step as usize)))
-}
-
-static COPY_SHADER: Shader = Shader {
-    name: "map_unary",
-    text: include_str!("../../shaders/map_unary.wgsl"),
-    uses: &[include_str!("../../shaders/ops_unary.wgsl")],
-};
-
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct CopyParams {
-    head: Head,
-    a: Arg,
-}
-
-/// Copies a tensor of any layout into a row-major one of the same dtype and sizes.
-///
-/// # Errors
-/// None today; the signature is that of every encode function.
-pub fn copy(e: &mut Emit<'_>, from: &Tensor, to: &Tensor) -> Result<()> {
-    if from.view.count() == 0 {
-        return Ok(());
-    }
-    let (dims, [s]) = collapse(&from.view.dims, [&from.view.strides]);
-    let params =
-        CopyParams { head: Head::new(to, &dims), a: Arg::new(from.space, from.offset, &s, from.view.is_contiguous()) };
-    let t = from.view.dtype;
-    let variant = Variant::new(&COPY_SHADER, t.calc(), t).func("cast").inputs(&[t]);
-    e.dispatch_2d(&variant, &params, fold(params.head.threads(t).div_ceil(64)));
-    Ok(())
 }

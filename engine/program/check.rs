@@ -11,10 +11,12 @@ use std::ops::{Deref, Range};
 
 use bitvec::vec::BitVec;
 
+use super::pte::PlanValue;
+use super::walk::Walk;
 use super::{Graph, Home, Operand, Port};
 use crate::error::{Error, Result};
-use crate::limits::{MAX_DEPTH, MAX_RANK, MAX_STEPS, MAX_TENSOR_BYTES};
-use crate::op::{Access, Field, Op, OpRow, fields};
+use crate::limits::{MAX_DEPTH, MAX_EFFECT_BITS, MAX_RANK, MAX_STEP_OPERANDS, MAX_STEPS, MAX_TENSOR_BYTES};
+use crate::op::{Field, Op, OpRow, fields};
 use crate::table::{Chain, Col, Csr, Id, Inst, Slot, Vid};
 
 /// A graph that [`check`] found sound.
@@ -28,7 +30,7 @@ pub struct Checked {
     pub written_by_init: Vec<Slot>,
     /// The chains that a call or the init chain can reach, each once, nested chains before those that name them.
     pub reached: Vec<Chain>,
-    /// Steps of the main chain with nested chains in place.
+    /// Steps of the main chain's timeline: nested chains in place, and a bracket at the end of each.
     pub steps: usize,
 }
 
@@ -48,29 +50,74 @@ pub fn check(graph: Graph, named: &HashMap<String, Range<usize>>) -> Result<Chec
     let order = Order::of(&graph, &nested)?;
     let constants = constants(&graph, named)?;
     declared(&graph)?;
-    let mut walk = Walk::new(&graph, &constants, &order)?;
+    let mut walk = Walk::new(&graph, &constants);
     walk.run()?;
     let written_by_init = walk.written_by_init();
-    let reached: Vec<Chain> = order.inner_first.iter().copied().filter(|&c| walk.reached[c.index()]).collect();
+    let reached: Vec<Chain> = order.inner_first.iter().copied().filter(|&c| walk.reaches(c)).collect();
     kernels(&graph, &reached)?;
     let steps = order.steps[graph.main] as usize;
     Ok(Checked { graph, constants, written_by_init, reached, steps })
 }
 
+/// Checks that a method's call of a delegate passes what the delegate's graph takes: as many arguments and results, each of the
+/// same kind, element type and rank.
+///
+/// # Errors
+/// `Malformed`, naming the argument or result.
+pub fn check_call(graph: &Graph, values: &[PlanValue], args: &[usize]) -> Result<()> {
+    let (ins, outs) = (graph.inputs.len(), graph.outputs.len());
+    if args.len() != ins + outs {
+        let got = args.len();
+        return Err(Error::malformed(format!(
+            "the call passes {got} values; the delegate has {ins} inputs and {outs} outputs"
+        )));
+    }
+    for (i, (port, &at)) in graph.inputs.iter().chain(&graph.outputs).zip(args).enumerate() {
+        let here = |e: Error| match i < ins {
+            true => e.at(format!("input {i}")),
+            false => e.at(format!("output {}", i - ins)),
+        };
+        let value = values.get(at).ok_or_else(|| here(Error::malformed(format!("value {at} is out of range"))))?;
+        let fits = match (port, value) {
+            (Port::Tensor(t), PlanValue::Tensor(spec)) => {
+                let dims = &graph.tensors.dims[*t];
+                graph.tensors.dtype[*t].is_none_or(|d| d == spec.dtype && dims.len() == spec.dims.len())
+            }
+            (Port::Int(_), PlanValue::Int(_)) => true,
+            (Port::Float(_), PlanValue::Double(_)) => true,
+            (Port::Bool(_), PlanValue::Bool(_)) => true,
+            _ => false,
+        };
+        if !fits {
+            let wants = match port {
+                Port::Tensor(t) => match graph.tensors.dtype[*t] {
+                    Some(d) => format!("a tensor of {d} with {} dimensions", graph.tensors.dims[*t].len()),
+                    None => "a tensor".into(),
+                },
+                Port::Int(_) => "an integer".into(),
+                Port::Float(_) => "a float".into(),
+                Port::Bool(_) => "a bool".into(),
+            };
+            return Err(here(Error::malformed(format!("the delegate has {wants}, the method passes {value:?}"))));
+        }
+    }
+    Ok(())
+}
+
 /// Names an operand for messages.
-fn place(graph: &Graph, inst: Inst, field: Field) -> impl Fn(Error) -> Error {
+pub(super) fn place(graph: &Graph, inst: Inst, field: Field) -> impl Fn(Error) -> Error {
     let name = graph.insts.op[inst].row().fields[field.0 as usize].name;
     let whole = graph.describe(inst);
     move |e| e.at(format!("field {name}")).at(&whole)
 }
 
-/// The chains that an instruction names: the field, and the chain's number as the file gives it.
+/// The fields of an op that name chains.
 fn names(op: Op) -> &'static [Field] {
     const IF: [Field; 2] = [fields::if_::then_chain_idx, fields::if_::else_chain_idx];
     const SCAN: [Field; 1] = [fields::scan::body_chain_idx];
-    match op.row().func {
-        "if_" => &IF,
-        "scan" => &SCAN,
+    match op {
+        Op::IF => &IF,
+        Op::SCAN => &SCAN,
         _ => &[],
     }
 }
@@ -104,11 +151,19 @@ fn ids(graph: &Graph) -> Result<Csr<Chain, Chain>> {
                 })?;
                 nested.push(Chain::new(number));
             }
-            if op.row().func == "scan" {
+            if op == Op::SCAN {
                 scan_lists(graph, inst)?;
             }
         }
         let _: Chain = nested.end_row();
+    }
+    let brackets = graph.insts.op.as_slice().iter().filter(|op| !names(**op).is_empty()).count();
+    let bits = (chains + brackets).checked_mul(graph.tensors.len());
+    if bits.is_none_or(|bits| bits > MAX_EFFECT_BITS) {
+        let slots = graph.tensors.len();
+        return Err(Error::limit(format!(
+            "{chains} chains, {brackets} IFs and SCANs and {slots} slots are too many together"
+        )));
     }
     ports(graph)?;
     Ok(nested)
@@ -139,9 +194,9 @@ fn no_value(graph: &Graph, vid: Vid) -> Error {
     Error::malformed(format!("value {vid} is out of range ({} values)", graph.values))
 }
 
+/// The lists of a SCAN: one slice per original, and no slot with two parts to play in an iteration.
 fn scan_lists(graph: &Graph, inst: Inst) -> Result<()> {
     use fields::scan as f;
-    let slots = |field| graph.operands(inst, field).map(|i| graph.scalars.at(i));
     let bad = |field, text: String| Err(place(graph, inst, field)(Error::malformed(text)));
     let (originals, sliced) = (graph.operands(inst, f::originals).len(), graph.operands(inst, f::sliced).len());
     if originals == 0 {
@@ -150,19 +205,21 @@ fn scan_lists(graph: &Graph, inst: Inst) -> Result<()> {
     if originals != sliced {
         return bad(f::sliced, format!("the list has {sliced} tensors for {originals} originals"));
     }
-    for (a, b) in
-        [(f::sliced, f::originals), (f::sliced, f::carry), (f::outputs, f::originals), (f::outputs, f::sliced)]
-    {
-        if let Some(Operand::Tensor(t)) = slots(a).find(|x| slots(b).any(|y| y == *x)) {
-            let other = graph.insts.op[inst].row().fields[b.0 as usize].name;
-            return bad(a, format!("slot {t} is also in {other}"));
-        }
-    }
-    for field in [f::sliced, f::outputs] {
-        if let Some(Operand::Tensor(t)) =
-            slots(field).enumerate().find(|(i, x)| slots(field).take(*i).any(|y| y == *x)).map(|p| p.1)
-        {
-            return bad(field, format!("slot {t} is listed twice"));
+    // Originals may repeat.
+    let mut parts: HashMap<Slot, Field> = HashMap::new();
+    for field in [f::sliced, f::outputs, f::carry, f::originals] {
+        for at in graph.operands(inst, field) {
+            let Operand::Tensor(t) = graph.scalars.at(at) else { continue };
+            match parts.get(&t) {
+                Some(&f::originals) if field == f::originals => {}
+                Some(&other) => {
+                    let other = graph.insts.op[inst].row().fields[other.0 as usize].name;
+                    return bad(field, format!("slot {t} is in {other} too"));
+                }
+                None => {
+                    parts.insert(t, field);
+                }
+            }
         }
     }
     Ok(())
@@ -182,6 +239,9 @@ fn ports(graph: &Graph) -> Result<()> {
         if let Port::Tensor(t) = port {
             if graph.tensors.home(t) != Home::Input {
                 return Err(here(Error::malformed(format!("slot {t} is not an input slot"))));
+            }
+            if graph.tensors.dtype[t].is_none() {
+                return Err(here(Error::malformed(format!("the file does not describe slot {t}"))));
             }
             if seen.replace(t.index(), true) {
                 return Err(here(Error::malformed(format!("slot {t} is already another input"))));
@@ -222,6 +282,7 @@ impl Order {
         let mut state: Col<Chain, State> = Col::filled(State::New, chains);
         let mut depth: Col<Chain, usize> = Col::filled(1, chains);
         let mut steps: Col<Chain, u64> = Col::filled(0, chains);
+        let mut operands: Col<Chain, u64> = Col::filled(0, chains);
         let mut inner_first = Vec::with_capacity(chains);
         for root in (0..chains).map(Chain::new) {
             let mut stack = vec![(root, 0)];
@@ -233,9 +294,12 @@ impl Order {
                 let c = *c;
                 let Some(&inner) = nested[c].get(*next) else {
                     depth[c] = 1 + nested[c].iter().map(|&n| depth[n]).max().unwrap_or(0);
-                    // A nested chain stands between two brackets.
-                    let inside = nested[c].iter().fold(0u64, |n, &i| n.saturating_add(steps[i]).saturating_add(2));
+                    // The instruction opens the brackets, and each nested chain ends in one.
+                    let inside = nested[c].iter().fold(0u64, |n, &i| n.saturating_add(steps[i]).saturating_add(1));
                     steps[c] = inside.saturating_add(graph.chains[c].len() as u64);
+                    let inside = nested[c].iter().fold(0u64, |n, &i| n.saturating_add(operands[i]));
+                    let own = graph.chains[c].iter().map(|&i| operands_of(graph, i)).sum();
+                    operands[c] = inside.saturating_add(own);
                     state[c] = State::Done;
                     inner_first.push(c);
                     stack.pop();
@@ -259,13 +323,19 @@ impl Order {
                 Error::limit(format!("chains nest {d} deep; the limit is {MAX_DEPTH}")).at(format!("chain {c}"))
             );
         }
-        let init = graph.init.map_or(0, |c| steps[c]);
-        let total = steps[graph.main].saturating_add(init);
-        if total > MAX_STEPS as u64 {
-            return Err(Error::limit(format!("the chains unfold to {total} steps; the limit is {MAX_STEPS}")));
+        for (count, most, what) in [(&steps, MAX_STEPS, "steps"), (&operands, MAX_STEP_OPERANDS, "operands")] {
+            let total = count[graph.main].saturating_add(graph.init.map_or(0, |c| count[c]));
+            if total > most as u64 {
+                return Err(Error::limit(format!("the chains unfold to {total} {what}; the limit is {most}")));
+            }
         }
         Ok(Self { inner_first, steps })
     }
+}
+
+fn operands_of(graph: &Graph, inst: Inst) -> u64 {
+    let fields = graph.insts.op[inst].row().fields.len();
+    (0..fields).map(|i| graph.operands(inst, Field(i as u8)).len() as u64).sum()
 }
 
 /// Bytes of a slot whose dimensions are fixed.
@@ -329,241 +399,4 @@ fn kernels(graph: &Graph, reached: &[Chain]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Follows the timeline with nested chains in place and keeps what is written on every path so far.
-struct Walk<'a> {
-    graph: &'a Graph,
-    /// Whether a slot is written; values follow the slots.
-    written: BitVec,
-    /// The bits set since the start, so that a branch can be undone.
-    log: Vec<u32>,
-    /// Constants that the init chain writes on some path.
-    init_writes: BitVec,
-    reached: BitVec,
-    in_init: bool,
-}
-
-impl<'a> Walk<'a> {
-    fn new(graph: &'a Graph, constants: &[Option<Range<usize>>], order: &Order) -> Result<Self> {
-        let slots = graph.tensors.len();
-        let mut written = BitVec::repeat(false, slots + graph.values as usize);
-        for (i, data) in constants.iter().enumerate() {
-            written.set(i, data.is_some());
-        }
-        for i in graph.tensors.of(Home::Mutable) {
-            written.set(i as usize, true);
-        }
-        Ok(Self {
-            graph,
-            written,
-            log: Vec::new(),
-            init_writes: BitVec::repeat(false, graph.tensors.of(Home::Constant).len()),
-            reached: BitVec::repeat(false, order.steps.len()),
-            in_init: false,
-        })
-    }
-
-    /// The init chain and then the main chain. Of what init writes, constants and state stay.
-    fn run(&mut self) -> Result<()> {
-        if let Some(init) = self.graph.init {
-            self.in_init = true;
-            self.chain(init)?;
-            self.in_init = false;
-            for i in self.graph.tensors.of(Home::Input).start..self.written.len() as u32 {
-                if i >= self.graph.tensors.len() as u32 || self.graph.tensors.home(Slot(i)) != Home::Mutable {
-                    self.written.set(i as usize, false);
-                }
-            }
-            self.log.clear();
-        }
-        for &port in &self.graph.inputs {
-            let bit = self.port_bit(port);
-            self.written.set(bit, true);
-        }
-        self.chain(self.graph.main)?;
-        for (i, &port) in self.graph.outputs.iter().enumerate() {
-            if !self.written[self.port_bit(port)] {
-                let what = match port {
-                    Port::Tensor(t) => self.unwritten(t),
-                    Port::Int(v) | Port::Float(v) | Port::Bool(v) => format!("value {v} is not written"),
-                };
-                return Err(Error::malformed(what).at(format!("output {i}")));
-            }
-        }
-        Ok(())
-    }
-
-    fn written_by_init(&self) -> Vec<Slot> {
-        self.init_writes.iter_ones().map(Slot::new).collect()
-    }
-
-    fn port_bit(&self, port: Port) -> usize {
-        match port {
-            Port::Tensor(t) => t.index(),
-            Port::Int(v) | Port::Float(v) | Port::Bool(v) => self.value_bit(v),
-        }
-    }
-
-    fn value_bit(&self, v: Vid) -> usize {
-        self.graph.tensors.len() + v.index()
-    }
-
-    fn unwritten(&self, slot: Slot) -> String {
-        match self.graph.tensors.home(slot) {
-            Home::Constant => {
-                format!("constant {slot} {:?} has no data and nothing wrote it before", self.graph.tensors.name[slot])
-            }
-            Home::Input => format!("input slot {slot} is not among the inputs"),
-            Home::Output | Home::Mutable | Home::Temp => {
-                format!("slot {slot} is read, and nothing wrote it before on every path")
-            }
-        }
-    }
-
-    fn mark(&mut self, bit: usize) {
-        if !self.written.replace(bit, true) {
-            self.log.push(bit as u32);
-        }
-    }
-
-    /// Undoes what was written since `from`, and returns it.
-    fn undo(&mut self, from: usize) -> Vec<u32> {
-        let since = self.log.split_off(from);
-        for &bit in &since {
-            self.written.set(bit as usize, false);
-        }
-        since
-    }
-
-    /// Recursion is bounded by `MAX_DEPTH`, and the number of visits by `MAX_STEPS`.
-    fn chain(&mut self, chain: Chain) -> Result<()> {
-        self.reached.set(chain.index(), true);
-        let graph = self.graph;
-        for &inst in &graph.chains[chain] {
-            match graph.insts.op[inst].row().func {
-                "if_" => self.branch(inst)?,
-                "scan" => self.scan(inst)?,
-                _ => {
-                    self.reads(inst)?;
-                    self.writes(inst)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn reads(&self, inst: Inst) -> Result<()> {
-        for i in 0..self.graph.insts.op[inst].row().fields.len() {
-            self.read(inst, Field(i as u8))?;
-        }
-        Ok(())
-    }
-
-    fn writes(&mut self, inst: Inst) -> Result<()> {
-        for i in 0..self.graph.insts.op[inst].row().fields.len() {
-            let field = Field(i as u8);
-            if self.access(inst, field).writes() {
-                self.write(inst, field)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn access(&self, inst: Inst, field: Field) -> Access {
-        self.graph.insts.op[inst].row().fields[field.0 as usize].access
-    }
-
-    /// What `field` reads has been written.
-    fn read(&self, inst: Inst, field: Field) -> Result<()> {
-        if !self.access(inst, field).reads() {
-            return Ok(());
-        }
-        for at in self.graph.operands(inst, field) {
-            let text = match self.graph.scalars.at(at) {
-                Operand::Tensor(t) if !self.written[t.index()] => self.unwritten(t),
-                Operand::Value(v) if !self.written[self.value_bit(v)] => {
-                    format!("value {v} is read, and nothing wrote it before on every path")
-                }
-                _ => continue,
-            };
-            return Err(place(self.graph, inst, field)(Error::malformed(text)));
-        }
-        Ok(())
-    }
-
-    /// Everything that `field` names is written now, and may be.
-    fn write(&mut self, inst: Inst, field: Field) -> Result<()> {
-        for at in self.graph.operands(inst, field) {
-            match self.graph.scalars.at(at) {
-                Operand::Tensor(t) => {
-                    let refuse = match self.graph.tensors.home(t) {
-                        Home::Constant if self.in_init => {
-                            self.init_writes.set(t.index(), true);
-                            None
-                        }
-                        Home::Constant => Some("a constant, which only the init chain may write"),
-                        Home::Input => Some("an input, which nothing may write"),
-                        Home::Output | Home::Mutable | Home::Temp => None,
-                    };
-                    if let Some(what) = refuse {
-                        let e = Error::malformed(format!("slot {t} is written and is {what}"));
-                        return Err(place(self.graph, inst, field)(e));
-                    }
-                    self.mark(t.index());
-                }
-                Operand::Value(v) => self.mark(self.value_bit(v)),
-                Operand::Int(_) | Operand::Float(_) | Operand::Text(_) => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn nested(&self, inst: Inst, field: Field) -> Chain {
-        match self.graph.operands(inst, field).next().map(|i| self.graph.scalars.at(i)) {
-            Some(Operand::Int(i)) => Chain(i as u32),
-            _ => self.graph.main,
-        }
-    }
-
-    /// After an IF, what both branches wrote is written.
-    fn branch(&mut self, inst: Inst) -> Result<()> {
-        use fields::if_ as f;
-        self.reads(inst)?;
-        let before = self.log.len();
-        self.chain(self.nested(inst, f::then_chain_idx))?;
-        let then = self.undo(before);
-        self.chain(self.nested(inst, f::else_chain_idx))?;
-        let other = self.undo(before);
-        // Let the written bits stand for one list while the other is sifted.
-        for &bit in &other {
-            self.written.set(bit as usize, true);
-        }
-        let both: Vec<u32> = then.into_iter().filter(|&bit| self.written[bit as usize]).collect();
-        for &bit in &other {
-            self.written.set(bit as usize, false);
-        }
-        both.into_iter().for_each(|bit| self.mark(bit as usize));
-        Ok(())
-    }
-
-    /// The body runs at least once: a SCAN over no steps has nothing to stack. It sees its slices, reads and writes the
-    /// carry, and must write the outputs.
-    fn scan(&mut self, inst: Inst) -> Result<()> {
-        use fields::scan as f;
-        self.read(inst, f::originals)?;
-        self.read(inst, f::carry)?;
-        self.write(inst, f::sliced)?;
-        self.chain(self.nested(inst, f::body_chain_idx))?;
-        for at in self.graph.operands(inst, f::outputs) {
-            if let Operand::Tensor(t) = self.graph.scalars.at(at) {
-                if !self.written[t.index()] {
-                    let e = Error::malformed(format!("slot {t} is an output of the body, which does not write it"));
-                    return Err(place(self.graph, inst, f::outputs)(e));
-                }
-            }
-        }
-        self.write(inst, f::outputs)?;
-        self.write(inst, f::carry)
-    }
 }

@@ -8,6 +8,7 @@ mod facts;
 pub mod load;
 pub mod model;
 pub mod pte;
+mod walk;
 mod wire;
 pub mod write;
 

@@ -21,7 +21,9 @@ use super::wire::{Node, verify};
 use super::{Bytes, DimBound};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{MAX_LIST, MAX_METHODS, MAX_NAMED_DATA, MAX_PLAN_VALUES, MAX_RANK, MAX_STRING, MAX_TENSOR_BYTES};
+use crate::limits::{
+    MAX_LIST, MAX_METHODS, MAX_NAMED_DATA, MAX_PAYLOAD_RATIO, MAX_PLAN_VALUES, MAX_RANK, MAX_STRING, MAX_TENSOR_BYTES,
+};
 
 /// The delegate that lowtide runs.
 pub const BACKEND: &str = "MLXBackend";
@@ -206,6 +208,10 @@ impl Container {
             }
             let place = format!("method {name:?}");
             methods.push(tables.method(plan, name).map_err(|e| e.at(place))?);
+        }
+        let payloads = methods.iter().flat_map(|m| &m.delegates).fold(0usize, |n, d| n.saturating_add(d.payload.len()));
+        if payloads > file.len().saturating_mul(MAX_PAYLOAD_RATIO) {
+            return Err(Error::limit("the methods refer to the same payloads too often"));
         }
         Ok(Self { bytes, methods, named })
     }

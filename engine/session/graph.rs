@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::gpu::record::{Recorder, integer};
-use crate::gpu::submit::Stream;
+use crate::gpu::submit::{PARAM_RING_BYTES, Stream};
 use crate::gpu::weights::{Weights, write_padded};
 use crate::kernel::Value;
 use crate::kernel::call::HostData;
@@ -72,6 +72,8 @@ pub struct RunFacts {
     pub dispatches: u64,
     /// Times the host waited for a value from the device.
     pub waits: u32,
+    /// Times the evaluation threshold made it submit.
+    pub flushes: u32,
 }
 
 /// Integer arguments, for shape rules.
@@ -94,6 +96,13 @@ fn argument(item: &Item) -> Result<Argument> {
         Item::Float(v) => Argument::Scalar(Value::Float(*v)),
         other => return Err(Error::input(format!("{other:?} cannot be passed to a delegate"))),
     })
+}
+
+impl GraphSession {
+    /// Forgets planned shapes.
+    pub(crate) fn forget_shapes(&mut self) {
+        self.shapes.clear();
+    }
 }
 
 impl BoundGraph {
@@ -198,6 +207,9 @@ impl BoundGraph {
             played: 0,
             record: &mut Vec::new(),
             waits: 0,
+            threshold: None,
+            touched: 0,
+            flushes: 0,
         };
         let mut recorder = Walk::new(&bare, &init.steps, &init.lives, &mut sizes, &Arguments(&[]), recorder).run()?;
         recorder.flush()?;
@@ -239,6 +251,13 @@ impl BoundGraph {
         Ok(())
     }
 
+    /// Bytes of arena and staging that a run with these arguments takes.
+    pub(crate) fn needs(&self, g: &Graph, s: &mut GraphSession, items: &[Item]) -> Result<u64> {
+        let shape = self.shape(g, &mut s.shapes, items)?;
+        let outputs: u64 = g.tensors.of(Home::Output).map(|t| shape.placed.places.bytes[Life(t)]).sum();
+        Ok(shape.placed.places.arena_bytes.max(256) + PARAM_RING_BYTES + outputs.max(256))
+    }
+
     fn shape<'s>(&self, g: &Graph, shapes: &'s mut Vec<Shape>, items: &[Item]) -> Result<&'s Shape> {
         let args = items.iter().map(argument).collect::<Result<Vec<_>>>()?;
         if let Some(i) = shapes.iter().position(|s| s.args == args) {
@@ -262,6 +281,7 @@ impl BoundGraph {
         s: &mut GraphSession,
         items: &[Item],
         wanted: &[Want],
+        threshold: Option<u64>,
     ) -> Result<Vec<Option<Item>>> {
         for (i, (port, item)) in g.inputs.iter().zip(items).enumerate() {
             if let (Port::Tensor(slot), Item::Tensor(t)) = (port, item)
@@ -295,15 +315,19 @@ impl BoundGraph {
             played: 0,
             record: &mut s.record,
             waits: 0,
+            threshold,
+            touched: 0,
+            flushes: 0,
         };
         let walk = Walk::new(g, &self.main.steps, &self.main.lives, &mut s.sizes, &host, recorder);
-        let result = walk.run().and_then(|mut r| r.flush().map(|()| r.waits));
+        let result = walk.run().and_then(|mut r| r.flush().map(|()| (r.waits, r.flushes)));
         s.table.clear();
-        let waits = result?;
+        let (waits, flushes) = result?;
         std::mem::swap(&mut s.guess, &mut s.record);
         s.last = facts(&self.main, &shape.placed, self.keep_temps);
         s.last.dispatches = s.guess.len() as u64;
         s.last.waits = waits;
+        s.last.flushes = flushes;
         self.read_outputs(gpu, g, &mut s.stream, &s.sizes, &shape.addresses, wanted)
     }
 
