@@ -307,7 +307,7 @@ impl Session {
         let slot = &mut self.graphs[index];
         if slot.is_none() {
             let inner = &self.bound.inner;
-            *slot = Some(inner.graphs[index].session(&inner.gpu, &inner.model.graphs()[index])?);
+            *slot = Some(inner.graphs[index].session(&inner.gpu)?);
         }
         slot.as_mut().ok_or_else(|| Error::unsupported("unreachable: the session was just made"))
     }
@@ -386,7 +386,7 @@ impl Session {
         let inner = self.bound.inner.clone();
         for (i, s) in self.graphs.iter_mut().enumerate() {
             if let Some(s) = s {
-                inner.graphs[i].reset(&inner.gpu, &inner.model.graphs()[i], s)?;
+                inner.graphs[i].reset(&inner.gpu, s)?;
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::gpu::device::chain;
 use crate::kernel::Variant;
 use crate::kernel::emit::source;
 
@@ -64,7 +65,7 @@ impl Pipelines {
         });
         match pollster::block_on(scope.pop()) {
             None => Ok(pipeline),
-            Some(e) => Err(Error::new(ErrorKind::Device, format!("kernel {label} does not compile: {e}"))),
+            Some(e) => Err(Error::new(ErrorKind::Device, format!("kernel {label} does not compile: {}", chain(&e)))),
         }
     }
 

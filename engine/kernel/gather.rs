@@ -21,11 +21,7 @@ pub static TAKE_ALONG_AXIS: Kernel = Kernel::unwritten();
 /// Not written yet.
 pub static GATHER: Kernel = Kernel::unwritten();
 
-static TAKE_SHADER: Shader = Shader {
-    name: "take",
-    text: include_str!("../../shaders/take.wgsl"),
-    uses: &[include_str!("../../shaders/ops_unary.wgsl")],
-};
+static TAKE_SHADER: Shader = Shader { name: "take", text: include_str!("../../shaders/take.wgsl"), uses: &[] };
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]

@@ -74,11 +74,12 @@ pub struct Walk<'a, S> {
 }
 
 impl Sizes {
-    /// Readies the tables for a walk: what exists before it.
+    /// Readies the tables for a walk: what exists before it. `made` are constants as the init chain left them,
+    /// which may be other than the file declares.
     ///
     /// # Errors
     /// When an argument does not fit the file's bounds.
-    pub fn begin(&mut self, g: &Graph, lives: &Lives, args: &[Argument]) -> Result<()> {
+    pub fn begin(&mut self, g: &Graph, lives: &Lives, made: &[(Slot, View)], args: &[Argument]) -> Result<()> {
         let empty = View::contiguous(crate::dtype::DType::U8, &[0]);
         if self.views.len() != lives.len() {
             self.views = Col::filled(empty, lives.len());
@@ -95,6 +96,9 @@ impl Sizes {
             if let Some(dtype) = g.tensors.dtype[slot] {
                 self.views[Lives::of_slot(slot)] = View::contiguous(dtype, &dims);
             }
+        }
+        for (slot, view) in made {
+            self.views[Lives::of_slot(*slot)] = view.clone();
         }
         if args.len() != g.inputs.len() {
             return Err(Error::input(format!("{} arguments for {} inputs", args.len(), g.inputs.len())));
