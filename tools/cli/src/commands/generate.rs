@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lowtide::{Engine, Model, SessionOptions};
+use lowtide::session::Budget;
+use lowtide::{Engine, ErrorKind, Model, SessionOptions};
 use serde_json::{Value as Json, json};
 
 use crate::device::{DeviceArgs, adapter_json, bind, describe};
@@ -53,6 +54,9 @@ pub(crate) struct Args {
     /// Do not stop at end-of-text tokens
     #[arg(long)]
     ignore_eos: bool,
+    /// Most device memory: 512MB in all, or +256MB on top of weights and state; the prompt is split to fit
+    #[arg(long, value_name = "BYTES")]
+    budget: Option<Budget>,
     /// The method
     #[arg(long, default_value = "forward")]
     method: String,
@@ -87,7 +91,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
     let engine = args.device.open()?;
     clock.times.device = clock.lap();
-    let session = bind(&engine, &model)?.session(SessionOptions::default())?;
+    let options = SessionOptions { budget: args.budget.unwrap_or_default(), ..SessionOptions::default() };
+    let session = bind(&engine, &model)?.session(options)?;
     clock.times.upload = clock.lap();
 
     let seed = args.seed.unwrap_or_else(fresh_seed);
@@ -103,6 +108,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         stream: TextStream::after(&folder.tokenizer, &prompt).map_err(Failure::new)?,
         printer,
         made: Vec::new(),
+        parts: Vec::new(),
         clock,
         engine: &engine,
     };
@@ -223,26 +229,44 @@ struct Run<'a> {
     stream: TextStream<'a>,
     printer: Printer,
     made: Vec<u32>,
+    /// Tokens of each part of the prompt that ran.
+    parts: Vec<usize>,
     clock: Clock,
     engine: &'a Engine,
 }
 
 impl Run<'_> {
-    /// Runs the prompt and gives the logits of the first token.
+    /// Runs the prompt and gives the logits of the first token. A part that does not fit the memory is halved.
     fn prefill(&mut self, prompt: &[u32]) -> Outcome<Vec<f32>> {
         let mut logits = Vec::new();
-        for (i, chunk) in prompt.chunks(self.model.signature.chunk).enumerate() {
-            logits = self.model.feed(chunk)?;
-            let lap = self.clock.lap();
-            if i == 0 {
-                let compiled = self.engine.pipeline_time();
-                self.clock.times.pipelines = compiled;
-                self.clock.times.first_run = lap.saturating_sub(compiled);
-            } else {
-                self.clock.times.prefill += lap;
+        let mut size = self.model.signature.chunk;
+        let mut rest = prompt;
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(size.min(rest.len()));
+            match self.model.feed(part) {
+                Err(e) if e.kind() == ErrorKind::Memory && part.len() > 1 => {
+                    size = part.len().div_ceil(2);
+                    continue;
+                }
+                result => logits = result?,
             }
+            rest = after;
+            self.note_part(part.len());
         }
         Ok(logits)
+    }
+
+    /// Notes the time of a part of the prompt.
+    fn note_part(&mut self, tokens: usize) {
+        let lap = self.clock.lap();
+        self.parts.push(tokens);
+        if self.parts.len() == 1 {
+            let compiled = self.engine.pipeline_time();
+            self.clock.times.pipelines = compiled;
+            self.clock.times.first_run = lap.saturating_sub(compiled);
+        } else {
+            self.clock.times.prefill += lap;
+        }
     }
 
     /// Makes tokens until something ends the text. The token that ends it is kept, its text is not printed.
@@ -290,8 +314,7 @@ impl Run<'_> {
             stop,
             seed: (temperature > 0.0).then_some(seed),
             times: self.clock.times,
-            runs: prompt.len().div_ceil(self.model.signature.chunk.min(prompt.len())),
-            first_chunk: prompt.len().min(self.model.signature.chunk),
+            parts: self.parts,
             context: self.model.signature.context,
             memory: self.model.memory(),
             adapter: describe(self.engine.adapter()),
@@ -309,9 +332,8 @@ struct Report {
     stop: Stop,
     seed: Option<u64>,
     times: Times,
-    /// Runs of the prompt.
-    runs: usize,
-    first_chunk: usize,
+    /// Tokens of each run of the prompt.
+    parts: Vec<usize>,
     context: Option<usize>,
     memory: [u64; 4],
     adapter: String,
@@ -327,8 +349,8 @@ fn rate(tokens: usize, time: Duration) -> Option<f64> {
 impl Report {
     /// Prompt tokens per second: without compiling; over the runs after the first where there are any.
     fn prefill_rate(&self) -> Option<f64> {
-        if self.runs > 1 {
-            rate(self.prompt.len() - self.first_chunk, self.times.prefill)
+        if self.parts.len() > 1 {
+            rate(self.parts[1..].iter().sum(), self.times.prefill)
         } else {
             rate(self.prompt.len(), self.times.first_run)
         }
@@ -350,6 +372,7 @@ impl Report {
         json!({
             "text": self.text,
             "prompt_ids": self.prompt,
+            "prefill_parts": self.parts,
             "ids": self.made,
             "stop": self.stop.name(),
             "seed": self.seed,
@@ -411,7 +434,7 @@ impl Report {
             ("pipelines", t.pipelines),
             ("first run", t.first_run),
         ];
-        if self.runs > 1 {
+        if self.parts.len() > 1 {
             parts.push(("prefill", t.prefill));
         }
         parts.iter().map(|(name, d)| format!("{name} {}", show::time(*d))).collect::<Vec<_>>().join(" + ")
@@ -445,8 +468,7 @@ mod tests {
                 decode: Duration::from_millis(100),
                 ..Times::default()
             },
-            runs: 1,
-            first_chunk: 3,
+            parts: vec![3],
             context: Some(6),
             memory: [1024, 2048, 0, 1],
             adapter: "a (vulkan, Cpu)".into(),
@@ -461,7 +483,7 @@ mod tests {
         assert_eq!(r.prefill_rate(), Some(3.0));
         // Three tokens are made by two runs of one token; the first of them is apart.
         assert_eq!(r.decode_rate(), Some(10.0));
-        (r.runs, r.first_chunk) = (2, 2);
+        r.parts = vec![2, 1];
         assert_eq!(r.prefill_rate(), Some(0.5));
         r.made.truncate(1);
         assert_eq!(r.decode_rate(), None);

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use lowtide::session::Budget;
 use lowtide::verify::{as_argument, as_tensor, read_tensors, write_tensors};
 use lowtide::{Item, Model, Session, SessionOptions, Tensor};
 
@@ -29,6 +30,9 @@ pub(crate) struct Args {
     /// The method
     #[arg(long, default_value = "forward")]
     method: String,
+    /// Most device memory: 512MB in all, or +256MB on top of weights and state
+    #[arg(long, value_name = "BYTES")]
+    budget: Option<Budget>,
     #[command(flatten)]
     device: DeviceArgs,
 }
@@ -39,7 +43,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let model = Model::open(&args.model)?;
     model.method(&args.method)?;
     let engine = args.device.open()?;
-    let mut session = bind(&engine, &model)?.session(SessionOptions::default())?;
+    let options = SessionOptions { budget: args.budget.unwrap_or_default(), ..SessionOptions::default() };
+    let mut session = bind(&engine, &model)?.session(options)?;
     for (number, (input, output)) in steps.iter().enumerate() {
         let results = step(&model, &mut session, &args.method, input)
             .map_err(|f| Failure { message: format!("step {number}: {}", f.message), ..f })?;

@@ -3,7 +3,7 @@
 use lowtide::dtype::DType;
 use lowtide::program::DimBound;
 use lowtide::program::pte::{Method, PlanValue, TensorSpec};
-use lowtide::{Item, Model, Session, Tensor, Want};
+use lowtide::{Error, Item, Model, Session, Tensor, Want};
 
 use crate::failure::{Failure, Outcome};
 
@@ -122,13 +122,16 @@ impl LanguageModel {
     }
 
     /// Takes at most [`Signature::chunk`] tokens and gives the logits of what follows the last.
-    pub(crate) fn feed(&mut self, ids: &[u32]) -> Outcome<Vec<f32>> {
+    ///
+    /// # Errors
+    /// As [`Session::run`]; after one of kind `Memory` nothing has run, and fewer tokens may fit.
+    pub(crate) fn feed(&mut self, ids: &[u32]) -> lowtide::Result<Vec<f32>> {
         let inputs = self.signature.inputs(ids, self.position);
         let at = format!("at position {}", self.position);
         let outputs = self.session.run_with(&self.method, &inputs, &[Want::LastRow]).map_err(|e| e.at(&at))?;
         self.position += ids.len();
         let Some(Item::Tensor(logits)) = outputs.into_iter().next() else {
-            return Err(Failure::new("the method's first output is no tensor"));
+            return Err(Error::malformed("the method's first output is no tensor"));
         };
         let columns = logits.dims.last().copied().unwrap_or(0);
         let mut row = logits.to_f32();
