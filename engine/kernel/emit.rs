@@ -401,8 +401,13 @@ pub fn source(v: &Variant) -> String {
     if out.size() < 8 {
         line(&mut text, format!("fn encode(v: Out) -> u32 {{ return enc_{}(v); }}", out.name()));
     }
+    line(&mut text, format!("fn load_out(space: u32, i: u32) -> Out {{ return ld_{}(space, i); }}", out.name()));
     for (role, t) in ["a", "b", "c"].iter().zip(&v.types[1..]) {
         if let Some(t) = t {
+            if !t.is_float() {
+                let whole = convert(t.calc(), Calc::I64, &format!("ld_{}(space, i)", t.name()));
+                line(&mut text, format!("fn int_{role}(space: u32, i: u32) -> vec2<u32> {{ return {whole}; }}"));
+            }
             let load = format!("ld_{}(space, i)", t.name());
             line(
                 &mut text,

@@ -132,7 +132,8 @@ impl Sizes {
     }
 }
 
-/// Checks sizes against the file's bounds, naming the dimension that does not fit.
+/// Checks sizes against the file's bounds, naming the dimension that does not fit. A lower bound of 2 is how
+/// PyTorch's exporter writes "any size", because it treats 0 and 1 apart: it allows 1, which every decode step is.
 ///
 /// # Errors
 /// When the rank differs or a size is out of bounds.
@@ -146,7 +147,8 @@ pub fn check_dims(bounds: &[DimBound], dims: &[usize]) -> Result<()> {
     }
     for (i, (b, &d)) in bounds.iter().zip(dims).enumerate() {
         let too_big = b.max.is_some_and(|m| d > m as usize);
-        if d < b.min as usize || too_big {
+        let least = if b.min == 2 { 1 } else { b.min as usize };
+        if d < least || too_big {
             let range = match b.max {
                 Some(m) if m == b.min => format!("{m}"),
                 Some(m) => format!("{}..={m}", b.min),
@@ -320,9 +322,10 @@ impl<'a, S: Sink> Walk<'a, S> {
             && self.dry == 0
         {
             let life = row[index];
-            if let Some(v) = self.sink.read(step, life, &self.sizes.views[life])? {
-                self.sizes.values[vid] = Value::Int(v);
-            }
+            self.sizes.values[vid] = match self.sink.read(step, life, &self.sizes.views[life])? {
+                Some(v) => Value::Int(v),
+                None => Value::Later { of: step.0, plus: 0 },
+            };
         }
         Ok(work)
     }

@@ -402,7 +402,9 @@ impl BoundGraph {
                     out[i] = Some(match sizes.values[*v] {
                         Value::Int(x) => Item::Int(x),
                         Value::Float(x) => Item::Float(x),
-                        Value::Unknown => return Err(Error::malformed(format!("output {i} was never computed"))),
+                        Value::Unknown | Value::Later { .. } => {
+                            return Err(Error::malformed(format!("output {i} was never computed")));
+                        }
                     });
                 }
             }
