@@ -138,6 +138,10 @@ impl Engine {
     pub fn pipelines(&self) -> usize {
         self.gpu.pipelines.count()
     }
+    /// Time spent compiling them. A driver that compiles at first use adds that to the run instead.
+    pub fn pipeline_time(&self) -> std::time::Duration {
+        self.gpu.pipelines.time()
+    }
     /// Uploads a program's weights and makes its tables.
     ///
     /// # Errors
