@@ -383,12 +383,14 @@ pub fn source(v: &Variant) -> String {
         text.push('\n');
     }
     let out = v.types[0].expect("a variant stores something");
-    text.push_str(match out.size() {
-        8 => include_str!("../../shaders/store_64.wgsl"),
-        4 => include_str!("../../shaders/store_32.wgsl"),
-        2 => include_str!("../../shaders/store_16.wgsl"),
-        _ => include_str!("../../shaders/store_8.wgsl"),
-    });
+    if shader.text.contains("fn value(") {
+        text.push_str(match out.size() {
+            8 => include_str!("../../shaders/store_64.wgsl"),
+            4 => include_str!("../../shaders/store_32.wgsl"),
+            2 => include_str!("../../shaders/store_16.wgsl"),
+            _ => include_str!("../../shaders/store_8.wgsl"),
+        });
+    }
     let line = |text: &mut String, s: String| {
         text.push_str(&s);
         text.push('\n');

@@ -1,7 +1,6 @@
 //! Tensors made from numbers.
 
 use bytemuck::{Pod, Zeroable};
-use smallvec::SmallVec;
 
 use super::call::Known;
 use super::emit::{Arg, Head, Space, Tensor};
@@ -11,8 +10,6 @@ use crate::dtype::{Calc, DType};
 use crate::error::{Error, Result};
 use crate::limits::MAX_TENSOR_BYTES;
 use crate::op::{Field, fields};
-use crate::program::{Graph, Operand};
-use crate::table::{Inst, Vid};
 
 /// `Full`.
 pub static FULL: Kernel = Kernel::new(Alias::Fresh, full_shape, full);
@@ -109,7 +106,9 @@ pub(super) fn bits_of(value: Value, t: DType) -> Result<i64> {
     let (int, float) = match value {
         Value::Int(v) => (v, v as f64),
         Value::Float(v) => (v as i64, v),
-        Value::Unknown => return Err(Error::unsupported("the value depends on tensor data and is not known here")),
+        Value::Unknown | Value::Later { .. } => {
+            return Err(Error::unsupported("the value depends on tensor data and is not known here"));
+        }
     };
     Ok(match t {
         DType::F32 => i64::from((float as f32).to_bits()),
@@ -179,51 +178,6 @@ fn full_like(c: &Call<'_>, e: &mut Emit<'_>) -> Result<()> {
     fill(e, &out, c.value(f::v))
 }
 
-/// How far one operand is from another where neither need be known: both are the same host scalar plus a literal.
-fn distance(g: &Graph, from: Operand, to: Operand) -> Option<i64> {
-    let (a, x) = root(g, from, 0)?;
-    let (b, y) = root(g, to, 0)?;
-    if a == b { y.checked_sub(x) } else { None }
-}
-
-/// An operand as a scalar that nothing computes by adding a literal, and what is added to it.
-fn root(g: &Graph, operand: Operand, depth: usize) -> Option<(Option<Vid>, i64)> {
-    use fields::add_int as f;
-    let vid = match operand {
-        Operand::Int(v) => return Some((None, v)),
-        Operand::Value(v) => v,
-        _ => return None,
-    };
-    let is = |i: Inst, field: Field, v: Vid| g.operands(i, field).any(|k| g.scalars.at(k) == Operand::Value(v));
-    let writers: SmallVec<[Inst; 2]> = g
-        .insts
-        .op
-        .ids()
-        .filter(|&i| {
-            let fields = g.insts.op[i].row().fields;
-            let out = fields.iter().position(|f| f.kind == crate::op::FieldKind::Vid && f.access.writes());
-            out.is_some_and(|at| is(i, Field(at as u8), vid))
-        })
-        .collect();
-    // A scalar with two writers may change in between.
-    if writers.len() > 1 || depth > 16 {
-        return None;
-    }
-    let Some(&writer) = writers.first() else { return Some((Some(vid), 0)) };
-    let add = match g.insts.op[writer].row().func {
-        "add_int" => 1,
-        "subtract_int" => -1,
-        _ => return Some((Some(vid), 0)),
-    };
-    let side = |field| g.operands(writer, field).next().map(|k| g.scalars.at(k));
-    let ((a, x), (b, y)) = (root(g, side(f::a)?, depth + 1)?, root(g, side(f::b)?, depth + 1)?);
-    match (a, b) {
-        (_, None) => Some((a, x.checked_add(add * y)?)),
-        (None, _) if add == 1 => Some((b, x.checked_add(y)?)),
-        _ => Some((Some(vid), 0)),
-    }
-}
-
 /// Elements of a range that spans `span` in steps of `step`.
 fn range_count(span: i128, step: i64) -> Result<usize> {
     if step == 0 {
@@ -244,10 +198,8 @@ fn arange_shape(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     let span = match (c.maybe_int(f::start), c.maybe_int(f::stop)) {
         (Some(start), Some(stop)) => i128::from(stop) - i128::from(start),
         _ => {
-            let side = |field| c.graph.operands(c.inst, field).next().map(|k| c.graph.scalars.at(k));
-            let known = side(f::start).zip(side(f::stop)).and_then(|(a, b)| distance(c.graph, a, b));
             let unknown = || Error::unsupported("the number of elements depends on tensor data");
-            i128::from(known.ok_or_else(unknown)?)
+            i128::from(c.difference(f::start, f::stop).ok_or_else(unknown)?)
         }
     };
     let count = range_count(span, step)?;

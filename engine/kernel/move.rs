@@ -239,9 +239,8 @@ fn repeat_shape(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     let at = axis(c.int(f::axis)?, x.rank())?;
     let times = size(c.maybe_int(f::repeats), "repeats")?;
     let mut dims = x.dims.clone();
-    dims[at] = dims[at]
-        .checked_mul(times)
-        .ok_or_else(|| Error::limit(format!("{} elements {times} times", x.dims[at])))?;
+    dims[at] =
+        dims[at].checked_mul(times).ok_or_else(|| Error::limit(format!("{} elements {times} times", x.dims[at])))?;
     check_size(x.dtype, &dims)?;
     out.fresh(c, f::out, x.dtype, &dims);
     Ok(())

@@ -142,10 +142,11 @@ pub(super) fn put_region(e: &mut Emit<'_>, src: &Tensor, out: &Tensor, region: R
     let base = region.start * inner;
     let (from, to) = moved(src.view.dtype, out.view.dtype);
     let per_word = lanes(to);
-    let whole = [run, pitch, turn_pitch, base].iter().all(|n| n % per_word == 0) || outer * turns == 1 && {
-        // A single row: the words at its ends may still be shared with what lies beside it.
-        run % per_word == 0 && base % per_word == 0
-    };
+    let whole = [run, pitch, turn_pitch, base].iter().all(|n| n % per_word == 0)
+        || outer * turns == 1 && {
+            // A single row: the words at its ends may still be shared with what lies beside it.
+            run % per_word == 0 && base % per_word == 0
+        };
     let end = base + (outer - 1) * pitch + (turns - 1) * turn_pitch + run;
     let params = RegionParams {
         head: Head::new(out, &walk),
