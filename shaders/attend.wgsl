@@ -20,6 +20,11 @@ struct Params {
     // Keys of one part; all of them where the work is not split.
     part: u32,
     scale: f32,
+    // Cells of the ring that the keys lie in, and the cell of the oldest.
+    ring: vec2<u32>,
+    // Keys that a query sees, itself included.
+    window: u32,
+    pad: u32,
 }
 @group(0) @binding(4) var<uniform> p: Params;
 
@@ -30,6 +35,9 @@ override MASK_SPACE: u32 = 0u;
 // How four elements of a key are read (words.wgsl), 0 one by one.
 override K_LOAD: u32 = 0u;
 override CAUSAL: u32 = 0u;
+// Whether keys lie in a ring, and whether a query sees a window of them.
+override RING: u32 = 0u;
+override WINDOW: u32 = 0u;
 // 0 none, 1 bool, 2 f32, 3 f16, 4 bf16.
 override MASK: u32 = 0u;
 override ROWS: u32 = 1u;
@@ -59,6 +67,19 @@ fn minus_inf() -> f32 {
 
 fn place(s: vec4<i32>, b: u32, h: u32, l: u32) -> u32 {
     return u32(i32(b) * s.x + i32(h) * s.y + i32(l) * s.z);
+}
+
+// The cell of a key.
+fn cell(j: u32) -> u32 {
+    if RING != 0u {
+        return (p.ring.y + j) % p.ring.x;
+    }
+    return j;
+}
+
+// Whether a key is too old for a query position.
+fn too_old(l: u32, j: u32) -> bool {
+    return WINDOW != 0u && i32(j) <= i32(l) + i32(p.k_len) - i32(p.q_len) - i32(p.window);
 }
 
 // Number of keys that a query position may see.
@@ -154,7 +175,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             score[r] = 0.0;
         }
         if live && j < last {
-            let start = p.offset.y + place(p.k, b, kv, j);
+            let start = p.offset.y + place(p.k, b, kv, cell(j));
             for (var d = 0u; d < quads; d++) {
                 let x = key_quad(start, 4u * d);
                 for (var r = 0u; r < ROWS; r++) {
@@ -164,7 +185,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         }
         for (var r = 0u; r < ROWS; r++) {
             let at = (r0 + r) % p.q_len;
-            if !live || j >= min(last, reach(at)) {
+            if !live || j >= min(last, reach(at)) || too_old(at, j) {
                 score[r] = minus_inf();
             } else if MASK != 0u && r0 + r < rows {
                 score[r] = masked(score[r], b, kv * p.repeats + (r0 + r) / p.q_len, at, j);
@@ -207,9 +228,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             }
         }
         if live {
-            let first = p.offset.z + place(p.v, b, kv, j0);
             for (var c = 0u; c < count; c++) {
-                let start = first + u32(i32(c) * p.v.z);
+                let start = p.offset.z + place(p.v, b, kv, cell(j0 + c));
                 for (var t = 0u; t < SLOTS; t++) {
                     let d = t * THREADS + lane;
                     if d < p.v_dim {

@@ -7,7 +7,7 @@ use crate::gpu::submit::Stream;
 use crate::gpu::weights::Weights;
 use crate::kernel::emit::{Address, Dispatches, Variants};
 use crate::kernel::{Call, Emit, View, view};
-use crate::plan::sizes::Sink;
+use crate::plan::sizes::{Sink, extent_bytes};
 use crate::table::{Col, Life, Pipe, Step};
 
 /// Records a run and plays it.
@@ -20,6 +20,10 @@ pub struct Recorder<'a> {
     pub weights: &'a Weights,
     /// Addresses of all lives.
     pub addresses: &'a Col<Life, Address>,
+    /// Bytes that the plan gave each life.
+    pub planned: &'a Col<Life, u64>,
+    /// The lives whose memory views look into.
+    pub base: &'a Col<Life, Option<Life>>,
     /// Weight shards of each step.
     pub shards: &'a Col<Step, [u32; 2]>,
     /// Variants seen so far.
@@ -86,7 +90,16 @@ pub fn integer(dtype: DType, bytes: &[u8]) -> Option<i64> {
 }
 
 impl Sink for Recorder<'_> {
-    fn sized(&mut self, _: Life, _: &View, _: bool) -> Result<()> {
+    /// No tensor outgrows the place that the plan gave it.
+    fn sized(&mut self, life: Life, view: &View, _: bool) -> Result<()> {
+        let bytes = extent_bytes(view);
+        if self.base[life].is_none() && bytes > self.planned[life] {
+            return Err(Error::limit(format!(
+                "{life} takes {bytes} bytes of shape {:?}; the plan gave it {}",
+                &view.dims[..],
+                self.planned[life]
+            )));
+        }
         Ok(())
     }
 

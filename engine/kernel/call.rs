@@ -61,6 +61,10 @@ pub enum Known {
 pub trait HostData {
     /// Element `index` of argument `port`, stored as `dtype`; `None` when not at hand or not an integer.
     fn element(&self, port: u32, dtype: DType, index: usize) -> Option<i64>;
+    /// Whether there is a run, as opposed to a plan of one.
+    fn runs(&self) -> bool {
+        true
+    }
 }
 
 /// What shape rules know of the run so far.

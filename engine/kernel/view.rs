@@ -299,9 +299,10 @@ fn slice(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     let x = c.tensor(X)?;
     let at = axis(c.int(f::axis)?, x.rank())?;
     let step = c.int(f::step)?;
-    if step < 1 {
-        return Err(Error::unsupported(format!("step {step}; only positive steps are slices")));
+    if step < 0 {
+        return slice_backwards(c, out, at, step);
     }
+    let step = usize::try_from(step).ok().filter(|&s| s > 0).ok_or_else(|| Error::malformed("step 0 in a slice"))?;
     // Bounds that are not known yet may be anything: the whole axis is the upper bound, or the distance
     // of the two where that is known.
     let (from, to) = (c.maybe_int(f::start), c.maybe_int(f::stop));
@@ -311,5 +312,21 @@ fn slice(c: &Call<'_>, out: &mut Outs) -> Result<()> {
         _ => to,
     };
     let (first, last) = slice_range(from.unwrap_or(0), to.unwrap_or(i64::MAX), x.dims[at]);
-    emit_view(c, out, f::out, |x| Ok(narrow(x, at, first, last, step as usize)))
+    emit_view(c, out, f::out, |x| Ok(narrow(x, at, first, last, step)))
+}
+
+/// A slice with a negative step, by Python's rules: from `start` down to, not including, `stop`.
+fn slice_backwards(c: &Call<'_>, out: &mut Outs, at: usize, step: i64) -> Result<()> {
+    use fields::slice as f;
+    let n = c.tensor(X)?.dims[at] as i64;
+    let clamp = |v: i64| if v < 0 { v.saturating_add(n).max(-1) } else { v.min(n - 1) };
+    let (from, to) = (clamp(c.int(f::start)?), clamp(c.int(f::stop)?));
+    let count = if from > to { (from - to).unsigned_abs().div_ceil(step.unsigned_abs()) } else { 0 };
+    emit_view(c, out, f::out, |x| {
+        let mut v = x.clone();
+        v.dims[at] = count as usize;
+        v.offset = (x.offset as isize + from.max(0) as isize * x.strides[at]) as usize;
+        v.strides[at] = x.strides[at].saturating_mul(step as isize);
+        Ok(v)
+    })
 }

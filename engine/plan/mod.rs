@@ -74,7 +74,7 @@ impl Timeline {
                     && bytes[heir] == bytes[from]
         };
         let places = Places::of(&self.lives, self.steps.len(), &bytes, fits, keep_temps);
-        Ok(Placed { sizes, places })
+        Ok(Placed { sizes, places, bytes })
     }
 }
 
@@ -85,6 +85,8 @@ pub struct Placed {
     pub sizes: Sizes,
     /// Places.
     pub places: Places,
+    /// Most bytes of each life that has memory of its own.
+    pub bytes: Col<Life, u64>,
 }
 
 /// Data is not at hand when planning.
@@ -92,6 +94,9 @@ struct NoData;
 impl HostData for NoData {
     fn element(&self, _: u32, _: DType, _: usize) -> Option<i64> {
         None
+    }
+    fn runs(&self) -> bool {
+        false
     }
 }
 
