@@ -54,8 +54,7 @@ fn random_bits(c: &Call<'_>, e: &mut Emit<'_>) -> Result<()> {
     // A negative seed is widened with its sign, as the delegate does.
     let seed = if c.has(f::seed) { c.int(f::seed)? as u64 } else { fresh_seed() };
     let words = threads_for(out.view.count(), out.view.dtype) as usize;
-    let params =
-        RandomParams { head: Head::new(&out, &[words]), key: [(seed >> 32) as u32, seed as u32], pad: [0; 2] };
+    let params = RandomParams { head: Head::new(&out, &[words]), key: [(seed >> 32) as u32, seed as u32], pad: [0; 2] };
     pull(e, &Variant::new(&SHADER, DType::U32.calc(), DType::U32), &params, &params.head, DType::U32);
     Ok(())
 }
