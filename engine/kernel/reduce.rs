@@ -48,11 +48,7 @@ static SCAN_64: [Shader; 4] =
 static TWO_PASS: Shader = Shader {
     name: "reduce_spread",
     text: include_str!("../../shaders/reduce_spread.wgsl"),
-    uses: &[
-        include_str!("../../shaders/expo.wgsl"),
-        include_str!("../../shaders/lanes.wgsl"),
-        PARAMS,
-    ],
+    uses: &[include_str!("../../shaders/expo.wgsl"), include_str!("../../shaders/lanes.wgsl"), PARAMS],
 };
 static CAST: Shader = Shader {
     name: "map_unary",
@@ -154,10 +150,7 @@ fn kind(func: &str, x: DType) -> Kind {
 
 /// Dims of the output: reduced ones are 1 or vanish.
 fn reduced_dims(dims: &[usize], axes: &[usize], keep: bool) -> Dims {
-    dims.iter()
-        .enumerate()
-        .filter_map(|(i, &d)| if !axes.contains(&i) { Some(d) } else { keep.then_some(1) })
-        .collect()
+    dims.iter().enumerate().filter_map(|(i, &d)| if !axes.contains(&i) { Some(d) } else { keep.then_some(1) }).collect()
 }
 
 /// A scalar has one axis to name, of size 1, and none to reduce.

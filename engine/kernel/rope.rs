@@ -65,8 +65,9 @@ fn shape(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     if let Some(o) = c.optional(f::offset) {
         let fits = o.rank() <= 1 && (o.count() == 1 || o.count() == x.dims[0]);
         if !fits || !matches!(o.dtype, DType::I32 | DType::I64 | DType::U32) {
-            return Err(Error::malformed(format!("{} {:?} for {} entries", o.dtype, &o.dims[..], x.dims[0]))
-                .at("field offset"));
+            return Err(
+                Error::malformed(format!("{} {:?} for {} entries", o.dtype, &o.dims[..], x.dims[0])).at("field offset")
+            );
         }
     }
     out.fresh(c, f::out, x.dtype, &x.dims);
