@@ -114,6 +114,11 @@ fn a_branch_alone_does_not_count() {
     make(true).accepted();
     make(false).refused("chain c0, i1 Exp, field x: slot t2 is read, and nothing wrote it before on every path");
 
+    // Nor does the other branch.
+    let mut k = make(true);
+    k.end(k.u);
+    k.refused("chain c0, i2 Exp, field x: slot t3 is read, and nothing wrote it before on every path");
+
     // What a branch reads may be written before the IF, and not in the other branch.
     let mut k = Bench::new();
     let (yes, no) = (k.b.chain(), k.b.chain());
@@ -292,6 +297,10 @@ fn constants_have_data_or_are_computed_first() {
     k.b.constant("w", DType::I64, &[2, 3], vec![0; 40]);
     k.end(k.x);
     k.refused("constant t0 \"w\": shape [2, 3] needs 48 bytes, the file has 40");
+    let mut k = Bench::new();
+    k.b.constant("w", DType::F32, &[2], vec![0; 9]);
+    k.end(k.x);
+    k.refused("constant t0 \"w\": shape [2] needs 8 bytes, the file has 9");
     let mut k = Bench::new();
     k.b.constant("w", DType::F32, &[2], vec![0; 8]);
     k.end(k.x);

@@ -351,6 +351,21 @@ fn chains_that_unfold_without_end_are_refused_at_once() {
 }
 
 #[test]
+fn many_chains_over_many_slots_are_refused() {
+    let mut g = nest(4000, |c| if c == 0 { vec![(1, 1); 6000] } else { vec![] });
+    check(g.clone(), &Default::default()).map_or_else(|e| assert!(e.kind() == ErrorKind::Unsupported, "{e}"), drop);
+    // Each slot is a column of tables with a row per chain and IF.
+    g.tensors.first[5] = 200_000;
+    for _ in g.tensors.dtype.len()..200_000 {
+        g.tensors.dtype.push(None);
+        g.tensors.name.push(String::new());
+        let _: Slot = g.tensors.dims.end_row();
+    }
+    let expect = "4000 chains, 6000 IFs and SCANs and 200000 slots are too many together";
+    refused(check(g, &Default::default()), ErrorKind::Limit, expect);
+}
+
+#[test]
 fn long_lists_named_often_are_refused() {
     let mut b = ProgramBuilder::new();
     let (x, n, t, inner) = (b.input(DType::F32, &[1.into()]), b.int_input(), b.temp(), b.chain());
@@ -411,6 +426,7 @@ fn counts_and_ranks_without_substance_are_refused() {
     refused(with(&|g| g.tensors.first[5] = 900_000), Limit, "tensor slots; at most");
     refused(with(&|g| g.tensors.first[5] = u32::MAX), Limit, "tensor slots; at most");
     refused(with(&|g| g.values = u32::MAX), Limit, "values; at most");
+    refused(with(&|g| g.values = 900_000), Limit, "values; at most");
     refused(with(&|g| g.main = Chain(9)), Malformed, "the main chain is c9, but there are 4 chains");
     refused(with(&|g| g.init = Some(Chain(9))), Malformed, "the init chain is c9");
     let mut g = Graph::default();

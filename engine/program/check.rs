@@ -26,7 +26,9 @@ pub struct Checked {
     /// For each constant slot, where its bytes are in the file. `None` where the file has none: the init chain
     /// writes it, or nothing reads it.
     pub constants: Vec<Option<Range<usize>>>,
-    /// The constant slots that the init chain writes, ascending. Those with bytes in the file start from them.
+    /// The constant slots that the init chain writes on some path, ascending. What the file says of them is a placeholder:
+    /// real programs declare `*_biases_dummy` as a scalar, with four bytes of data, and write a matrix. Their shape is the one
+    /// that the init chain gives them, and only those that init reads first need their bytes.
     pub written_by_init: Vec<Slot>,
     /// The chains that a call or the init chain can reach, each once, nested chains before those that name them.
     pub reached: Vec<Chain>,
