@@ -172,8 +172,7 @@ fn files_are_short() {
 
 #[test]
 fn every_module_says_what_it_is() {
-    let broken: Vec<String> =
-        rust().iter().filter(|f| !f.text.starts_with("//! ")).map(|f| f.path.clone()).collect();
+    let broken: Vec<String> = rust().iter().filter(|f| !f.text.starts_with("//! ")).map(|f| f.path.clone()).collect();
     report("a file does not begin with a module comment", &broken);
 }
 
