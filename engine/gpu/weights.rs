@@ -78,7 +78,7 @@ impl Weights {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
         let layout = plan(g, ranges, made, gpu.facts.binding_bytes.min(gpu.facts.buffer_bytes))?;
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
         let shards = layout.sizes.iter().map(|&s| gpu.buffer("weights", s, usage)).collect::<Result<Vec<_>>>()?;
         let total: u64 = layout.sizes.iter().sum();
         let mut address = Col::filled(Address::Weights { shard: 0, at: 0 }, layout.address.len());

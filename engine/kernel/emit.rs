@@ -46,6 +46,18 @@ pub enum Address {
     State(u64),
 }
 
+impl Address {
+    /// So many bytes further on.
+    #[must_use]
+    pub fn plus(self, bytes: u64) -> Self {
+        match self {
+            Self::Arena(at) => Self::Arena(at + bytes),
+            Self::Weights { shard, at } => Self::Weights { shard, at: at + bytes },
+            Self::State(at) => Self::State(at + bytes),
+        }
+    }
+}
+
 /// A tensor with its address, ready for a parameter block.
 #[derive(Clone, Debug)]
 pub struct Tensor {

@@ -54,7 +54,7 @@ struct OffsetsParams {
 
 /// Emits `out[i] = x[base(i) + index(i) * stride]`; `bases` and `places` are strides of `x` and of the
 /// indices over the output's dims.
-fn pick(
+pub(super) fn pick(
     e: &mut Emit<'_>,
     x: &Tensor,
     indices: &Tensor,

@@ -389,13 +389,9 @@ impl BoundGraph {
                         view.dims[at] = 1;
                     }
                     let skip = (view.offset * view.dtype.size()) as u64;
-                    let (state, at) = match addresses[life] {
-                        Address::Arena(at) => (false, at + skip),
-                        Address::State(at) => (true, at + skip),
-                        Address::Weights { .. } => return Err(Error::unsupported(format!("output {i} is a constant"))),
-                    };
+                    let from = addresses[life].plus(skip);
                     view.offset = 0;
-                    ranges.push((state, at, crate::plan::sizes::extent_bytes(&view)));
+                    ranges.push((from, crate::plan::sizes::extent_bytes(&view)));
                     views.push((i, view));
                 }
                 (Port::Int(v) | Port::Bool(v) | Port::Float(v), _) => {
@@ -409,7 +405,7 @@ impl BoundGraph {
                 }
             }
         }
-        stream.read(gpu, &ranges, |k, bytes| {
+        stream.read(gpu, &self.weights, &ranges, |k, bytes| {
             let (i, view) = &views[k];
             out[*i] =
                 Some(Item::Tensor(Tensor { dtype: view.dtype, dims: view.dims.to_vec(), bytes: gather(view, bytes) }));
