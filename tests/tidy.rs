@@ -176,24 +176,20 @@ fn every_module_says_what_it_is() {
     report("a file does not begin with a module comment", &broken);
 }
 
+/// The workspace denies unsafe code, so the compiler finds what this does not: each exception has its reason above it.
 #[test]
 fn unsafe_code_says_why_it_is_sound() {
     let mut broken = Vec::new();
     for f in rust().iter().filter(|f| f.path != "tests/tidy.rs") {
-        let lines: Vec<&str> = f.text.lines().collect();
-        for (i, line) in lines.iter().enumerate() {
-            let code = line.split("//").next().unwrap_or_default();
-            let is_unsafe = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"].iter().any(|k| code.contains(k));
-            let reason = lines[i.saturating_sub(8)..i].iter().any(|l| {
-                let l = l.trim_start();
-                l.starts_with("// SAFETY") || l.starts_with("// Sound") || l.starts_with("/// # Safety")
-            });
-            if is_unsafe && !reason {
+        let lines: Vec<&str> = f.text.lines().map(str::trim_start).collect();
+        for (i, line) in lines.iter().enumerate().filter(|(_, l)| l.contains("allow(unsafe_code)")) {
+            let reason = i > 0 && lines[i - 1].starts_with("//");
+            if !reason || line.starts_with("#![") {
                 broken.push(format!("{}:{}", f.path, i + 1));
             }
         }
     }
-    report("unsafe code without a comment that says why it is sound", &broken);
+    report("unsafe code is allowed without a comment right above that says why it is sound", &broken);
 }
 
 #[test]

@@ -11,4 +11,4 @@ cargo build --workspace
 lowtide="${CARGO_TARGET_DIR:-target}/debug/lowtide"
 "$lowtide" devices >&2
 "$lowtide" generate tests/models/kjv-3m/model.pte --prompt "${*:-In the beginning}" --echo \
-    --max-new-tokens 120 --temperature 0.8 --seed 1611
+    --max-new-tokens 100 --temperature 0.8 --seed 5

@@ -201,7 +201,7 @@ mod tests {
     fn python_methods_namespaces_and_loop_controls_work() {
         let t = "{%- set ns = namespace(n=0) -%}\n{{ bos_token }}{% for m in messages %}\n    \
                  {%- set ns.n = ns.n + 1 %}\n{{ m.content.strip().upper() }}{% break %}{% endfor %}\n{{ ns.n }}";
-        assert_eq!(render(t, " hi ", special).unwrap(), "<s>HI\n1");
+        assert_eq!(render(t, " hi ", special).unwrap(), "<s>HI1");
     }
 
     #[test]
