@@ -15,8 +15,7 @@ pub static CONV: Kernel = Kernel::new(Alias::Fresh, shape, conv);
 pub static CONV_TRANSPOSE: Kernel = Kernel::new(Alias::Fresh, shape, conv);
 
 const BASE: &str = include_str!("../../shaders/conv.wgsl");
-static PULL: Shader =
-    Shader { name: "conv_pull", text: include_str!("../../shaders/conv_pull.wgsl"), uses: &[BASE] };
+static PULL: Shader = Shader { name: "conv_pull", text: include_str!("../../shaders/conv_pull.wgsl"), uses: &[BASE] };
 static TILE: Shader = Shader {
     name: "conv_tile",
     text: include_str!("../../shaders/mm_tile.wgsl"),
@@ -138,7 +137,11 @@ fn output(s: &Settings, x: &View, w: &View) -> Result<[usize; 5]> {
     let mut dims = [x.dims[0], 0, 0, 0, outs];
     for (i, axis) in s.axes.iter().enumerate() {
         dims[i + 1] = axis.out(x.dims[i + 1], w.dims[i + 1], s.transposed).ok_or_else(|| {
-            Error::malformed(format!("a kernel of {} with {axis:?} does not fit {} places", w.dims[i + 1], x.dims[i + 1]))
+            Error::malformed(format!(
+                "a kernel of {} with {axis:?} does not fit {} places",
+                w.dims[i + 1],
+                x.dims[i + 1]
+            ))
         })?;
     }
     Ok(dims)
@@ -201,11 +204,8 @@ fn emit(e: &mut Emit<'_>, s: &Settings, p: &Params, [x, w, out]: [&Tensor; 3]) {
         && p.k > 0
         && p.n % per_word(t) == 0
         && s.axes.iter().all(|a| !s.transposed || a.stride == 1);
-    let (shader, groups) = if tiled {
-        (&TILE, p.m.div_ceil(32) * p.n.div_ceil(64))
-    } else {
-        (&PULL, p.head.threads(t).div_ceil(64))
-    };
+    let (shader, groups) =
+        if tiled { (&TILE, p.m.div_ceil(32) * p.n.div_ceil(64)) } else { (&PULL, p.head.threads(t).div_ceil(64)) };
     let mut v = Variant::new(shader, Calc::F32, t)
         .inputs(&[x.view.dtype, w.view.dtype])
         .option("A_SPACE", x.space as u32)
@@ -240,11 +240,8 @@ mod tests {
     #[test]
     fn rows_list_their_settings_axis_by_axis() {
         assert_eq!([fields::conv1d::groups, fields::conv2d::groups, fields::conv3d::groups], [6, 9, 12].map(Field));
-        let last = [
-            fields::conv_transpose1d::groups,
-            fields::conv_transpose2d::groups,
-            fields::conv_transpose3d::groups,
-        ];
+        let last =
+            [fields::conv_transpose1d::groups, fields::conv_transpose2d::groups, fields::conv_transpose3d::groups];
         assert_eq!(last, [7, 11, 15].map(Field));
         assert_eq!((fields::conv2d::padding_h, fields::conv_transpose2d::output_padding_h), (Field(5), Field(9)));
     }

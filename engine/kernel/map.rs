@@ -118,11 +118,8 @@ const MAP_UNARY: &str = include_str!("../../shaders/map_unary.wgsl");
 const MAP_BINARY: &str = include_str!("../../shaders/map_binary.wgsl");
 
 static UNARY_SHADER: Shader = Shader { name: "map_unary", text: MAP_UNARY, uses: &[OPS_UNARY] };
-static UNARY_MATH_SHADER: Shader = Shader {
-    name: "map_unary_math",
-    text: MAP_UNARY,
-    uses: &[MATH, include_str!("../../shaders/ops_math.wgsl")],
-};
+static UNARY_MATH_SHADER: Shader =
+    Shader { name: "map_unary_math", text: MAP_UNARY, uses: &[MATH, include_str!("../../shaders/ops_math.wgsl")] };
 static BINARY_SHADER: Shader = Shader { name: "map_binary", text: MAP_BINARY, uses: &[OPS_BINARY] };
 static BINARY_MATH_SHADER: Shader = Shader {
     name: "map_binary_math",
@@ -182,9 +179,8 @@ fn walk<const N: usize>(out: &Tensor, inputs: [&Tensor; N]) -> Result<(Dims, [Ar
     }
     let views = views.each_ref().map(|v| v.as_ref().expect("every input was broadcast"));
     let (dims, strides) = collapse(&out.view.dims, views.map(|v| &v.strides[..]));
-    let args = std::array::from_fn(|i| {
-        Arg::new(inputs[i].space, inputs[i].offset, &strides[i], views[i].is_contiguous())
-    });
+    let args =
+        std::array::from_fn(|i| Arg::new(inputs[i].space, inputs[i].offset, &strides[i], views[i].is_contiguous()));
     Ok((dims, args))
 }
 

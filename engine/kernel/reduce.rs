@@ -155,10 +155,7 @@ fn kind(func: &str, x: DType) -> Kind {
 
 /// Dims of the output: reduced ones are 1 or vanish.
 fn reduced_dims(dims: &[usize], axes: &[usize], keep: bool) -> Dims {
-    dims.iter()
-        .enumerate()
-        .filter_map(|(i, &d)| if !axes.contains(&i) { Some(d) } else { keep.then_some(1) })
-        .collect()
+    dims.iter().enumerate().filter_map(|(i, &d)| if !axes.contains(&i) { Some(d) } else { keep.then_some(1) }).collect()
 }
 
 /// A scalar has one axis to name, of size 1, and none to reduce.

@@ -15,10 +15,7 @@ pub static ROPE: Kernel = Kernel::new(Alias::Fresh, shape, rope);
 static SHADER: Shader = Shader {
     name: "rope",
     text: include_str!("../../shaders/rope.wgsl"),
-    uses: &[
-        include_str!("../../shaders/math_f32.wgsl"),
-        include_str!("../../shaders/expo.wgsl"),
-    ],
+    uses: &[include_str!("../../shaders/math_f32.wgsl"), include_str!("../../shaders/expo.wgsl")],
 };
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -68,8 +65,9 @@ fn shape(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     if let Some(o) = c.optional(f::offset) {
         let fits = o.rank() <= 1 && (o.count() == 1 || o.count() == x.dims[0]);
         if !fits || !matches!(o.dtype, DType::I32 | DType::I64 | DType::U32) {
-            return Err(Error::malformed(format!("{} {:?} for {} entries", o.dtype, &o.dims[..], x.dims[0]))
-                .at("field offset"));
+            return Err(
+                Error::malformed(format!("{} {:?} for {} entries", o.dtype, &o.dims[..], x.dims[0])).at("field offset")
+            );
         }
     }
     out.fresh(c, f::out, x.dtype, &x.dims);
