@@ -282,7 +282,7 @@ fn run_steps(engine: &Engine, case: &Case, result: &mut CaseResult) -> Result<()
 }
 
 /// A tensor as the method wants it: scalars are passed as such.
-fn as_argument(t: Tensor, m: &crate::program::pte::Method, index: usize) -> Item {
+pub fn as_argument(t: Tensor, m: &crate::program::pte::Method, index: usize) -> Item {
     use crate::program::pte::PlanValue;
     match m.inputs.get(index).and_then(|&v| m.values.get(v)) {
         Some(PlanValue::Int(_)) if t.count() == 1 => Item::Int(t.to_i64()[0]),
@@ -292,7 +292,8 @@ fn as_argument(t: Tensor, m: &crate::program::pte::Method, index: usize) -> Item
     }
 }
 
-fn as_tensor(item: Item) -> Option<Tensor> {
+/// A result as a tensor, if it is a number or a tensor.
+pub fn as_tensor(item: Item) -> Option<Tensor> {
     match item {
         Item::Tensor(t) => Some(t),
         Item::Int(v) => Some(Tensor::from_i64(&[], &[v])),

@@ -626,7 +626,35 @@ fn gelu_tanh_f32(x: f32) -> f32 {
     return 0.5 * x * (1.0 + tanh_f32(0.7978845608 * (x + 0.044715 * x * x * x)));
 }
 
-// a^b
+// |a|^n for a small whole n, by squaring.
+fn pow_whole(a: f32, n: u32) -> f32 {
+    var r = 1.0;
+    var base = a;
+    for (var k = n; k != 0u; k >>= 1u) {
+        if (k & 1u) != 0u { r *= base; }
+        base *= base;
+    }
+    return r;
+}
+
+// a^b by the cases of C's pow: a negative base takes whole exponents only.
 fn pow_f32(a: f32, b: f32) -> f32 {
-    return exp_f32(b * log_f32(a));
+    if magnitude(b) == 0u || bits_of(a) == 0x3f800000u { return 1.0; }
+    if is_nan(a) || is_nan(b) { return nan_f32(); }
+    let m = abs_f32(a);
+    let n = abs_f32(b);
+    let whole = is_inf(b) || n >= 8388608.0 || floor(n) == n;
+    let odd = whole && n < 16777216.0 && (u32(n) & 1u) != 0u;
+    var r: f32;
+    if m == 1.0 {
+        r = 1.0;
+    } else if whole && n <= 32.0 && !is_inf(m) && magnitude(m) != 0u {
+        r = pow_whole(m, u32(n));
+        if sign_bit(b) != 0u { r = div_f32(1.0, r); }
+    } else {
+        r = exp_f32(b * log_f32(m));
+    }
+    if sign_bit(a) == 0u { return r; }
+    if !whole && !is_inf(m) && magnitude(m) != 0u { return nan_f32(); }
+    return select(r, neg_f32(r), odd);
 }

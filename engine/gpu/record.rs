@@ -66,16 +66,6 @@ impl Recorder<'_> {
         self.table.clear();
         Ok(())
     }
-
-    /// Where a tensor's first element is: whether in the state, and the byte.
-    pub fn byte_of(&self, life: Life, view: &View) -> Result<(bool, u64)> {
-        let skip = (view.offset * view.dtype.size()) as u64;
-        match self.addresses[life] {
-            Address::Arena(at) => Ok((false, at + skip)),
-            Address::State(at) => Ok((true, at + skip)),
-            Address::Weights { .. } => Err(Error::unsupported("a value is read back from a constant")),
-        }
-    }
 }
 
 /// An integer as the host reads it.
@@ -123,10 +113,11 @@ impl Sink for Recorder<'_> {
     fn read(&mut self, _: Step, life: Life, view: &View) -> Result<Option<i64>> {
         self.flush()?;
         self.waits += 1;
-        let (state, at) = self.byte_of(life, view)?;
+        let from = self.addresses[life].plus((view.offset * view.dtype.size()) as u64);
         let mut value = None;
-        self.stream
-            .read(self.gpu, &[(state, at, view.dtype.size() as u64)], |_, bytes| value = integer(view.dtype, bytes))?;
+        self.stream.read(self.gpu, self.weights, &[(from, view.dtype.size() as u64)], |_, bytes| {
+            value = integer(view.dtype, bytes);
+        })?;
         value.map(Some).ok_or_else(|| Error::unsupported("the value could not be read"))
     }
 

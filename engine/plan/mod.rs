@@ -38,13 +38,20 @@ impl Timeline {
         Ok(Self { steps, lives })
     }
 
-    /// Sizes at the given argument shapes, and the places of all lives.
+    /// Sizes at the given argument shapes, and the places of all lives. `made` are constants as the init chain
+    /// left them.
     ///
     /// # Errors
     /// When an argument or a shape rule does not fit.
-    pub fn place(&self, g: &Graph, args: &[Argument], keep_temps: bool) -> Result<Placed> {
+    pub fn place(
+        &self,
+        g: &Graph,
+        made: &[(crate::table::Slot, View)],
+        args: &[Argument],
+        keep_temps: bool,
+    ) -> Result<Placed> {
         let mut sizes = Sizes::default();
-        sizes.begin(g, &self.lives, args)?;
+        sizes.begin(g, &self.lives, made, args)?;
         let mut bytes = Col::filled(0u64, self.lives.len());
         for life in self.lives.slot.ids() {
             bytes[life] = extent_bytes(&sizes.views[life]);

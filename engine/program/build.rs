@@ -171,6 +171,17 @@ fn fixed(dims: &[u32]) -> Vec<DimBound> {
     dims.iter().copied().map(DimBound::fixed).collect()
 }
 
+/// Dimensions as a plan states them: all fixed, or upper bounds only.
+fn planned(dims: &[DimBound]) -> Vec<DimBound> {
+    match dims.iter().all(DimBound::is_fixed) {
+        true => dims.into(),
+        false => {
+            let bounded = dims.iter().all(|d| d.max.is_some());
+            dims.iter().map(|d| DimBound { min: 0, max: d.max.filter(|_| bounded) }).collect()
+        }
+    }
+}
+
 impl ProgramBuilder {
     /// A program without instructions.
     pub fn new() -> Self {
@@ -439,10 +450,10 @@ impl ProgramBuilder {
         };
         let mut named = HashMap::new();
         for slot in self.slots.iter().flatten() {
-            if let Some(data) = &slot.data {
-                if named.insert(slot.name.clone(), append(data)).is_some() {
-                    return Err(Error::malformed(format!("two constants are named {:?}", slot.name)));
-                }
+            if let Some(data) = &slot.data
+                && named.insert(slot.name.clone(), append(data)).is_some()
+            {
+                return Err(Error::malformed(format!("two constants are named {:?}", slot.name)));
             }
         }
         let mut methods = vec![self.forward(payload)];
@@ -471,7 +482,7 @@ impl ProgramBuilder {
             Declare::Tensor(t) => match self.slots[t.home as usize].get(t.at as usize) {
                 Some(slot) => PlanValue::Tensor(TensorSpec {
                     dtype: slot.dtype.unwrap_or(DType::F32),
-                    dims: slot.dims.clone(),
+                    dims: planned(&slot.dims),
                     data: None,
                 }),
                 None => PlanValue::None,

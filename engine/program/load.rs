@@ -10,7 +10,7 @@ use super::wire::{Node, verify};
 use super::{DimBound, Graph, Operand, Port, Use};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::limits::{MAX_CHAINS, MAX_INSTRUCTIONS, MAX_LIST, MAX_SLOTS, MAX_STRING, MAX_VALUES};
+use crate::limits::{MAX_CHAINS, MAX_INSTRUCTIONS, MAX_LIST, MAX_RANK, MAX_SLOTS, MAX_STRING, MAX_VALUES};
 use crate::op::{Field, FieldKind, FieldRow, Need, Op};
 use crate::table::{Chain, Id, Inst, Slot, Vid};
 
@@ -149,11 +149,10 @@ fn metadata(graph: &mut Graph, root: Node<'_>) -> Result<()> {
         let here = |e: Error| e.at(format!("meta of {}", Slot::new(i)));
         let code = meta.get(f::scalar_type).unwrap_or(0);
         tensors.dtype.push(Some(dtype(code).map_err(here)?));
-        let rank = meta.len(f::shape);
+        within(meta.len(f::shape), MAX_RANK, "dimensions").map_err(here)?;
         if !meta.list::<u8>(f::dim_order).enumerate().all(|(i, d)| i == usize::from(d)) {
             return Err(here(Error::unsupported("its dimensions are not stored in row-major order")));
         }
-        within(rank, MAX_LIST, "dimensions").map_err(here)?;
         for dim in meta.nodes(f::shape) {
             tensors.dims.push(bound(dim).map_err(here)?);
         }

@@ -347,12 +347,11 @@ impl<'a> Tables<'a> {
             .map(|(i, v)| self.value(v).map_err(|e| e.at(format!("value {i}"))))
             .collect::<Result<Vec<_>>>()?;
         for (i, value) in values.iter().enumerate() {
-            if let PlanValue::Tensors(list) = value {
-                if let Some(bad) =
+            if let PlanValue::Tensors(list) = value
+                && let Some(bad) =
                     list.iter().flatten().find(|&&v| !matches!(values.get(v), Some(PlanValue::Tensor(_))))
-                {
-                    return Err(Error::malformed(format!("value {bad} is not a tensor")).at(format!("value {i}")));
-                }
+            {
+                return Err(Error::malformed(format!("value {bad} is not a tensor")).at(format!("value {i}")));
             }
         }
         let mut delegates = Vec::new();
@@ -509,13 +508,11 @@ impl<'a> Tables<'a> {
 
 /// Bytes of a tensor at its upper bounds; unbounded dimensions count as one.
 fn largest(dtype: DType, dims: &[DimBound]) -> Result<u64> {
-    let sizes = dims.iter().map(|d| u64::from(d.max.unwrap_or(1)));
-    sizes.fold(Some(dtype.size() as u64), |n, d| n?.checked_mul(d)).filter(|&n| n <= MAX_TENSOR_BYTES).ok_or_else(
-        || {
-            let dims: Vec<_> = dims.iter().map(|d| d.max).collect();
-            Error::limit(format!("a tensor of {dims:?} elements of {dtype} has more than {MAX_TENSOR_BYTES} bytes"))
-        },
-    )
+    let mut sizes = dims.iter().map(|d| u64::from(d.max.unwrap_or(1)));
+    sizes.try_fold(dtype.size() as u64, |n, d| n.checked_mul(d)).filter(|&n| n <= MAX_TENSOR_BYTES).ok_or_else(|| {
+        let dims: Vec<_> = dims.iter().map(|d| d.max).collect();
+        Error::limit(format!("a tensor of {dims:?} elements of {dtype} has more than {MAX_TENSOR_BYTES} bytes"))
+    })
 }
 
 fn index(i: i32, count: usize, what: &str) -> Result<usize> {

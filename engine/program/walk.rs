@@ -242,11 +242,11 @@ impl<'a> Walk<'a> {
         self.write(inst, f::sliced)?;
         self.chain(self.nested(inst, f::body_chain_idx))?;
         for at in self.graph.operands(inst, f::outputs) {
-            if let Operand::Tensor(t) = self.graph.scalars.at(at) {
-                if !self.written[t.index()] {
-                    let e = Error::malformed(format!("slot {t} is an output of the body, which does not write it"));
-                    return Err(place(self.graph, inst, f::outputs)(e));
-                }
+            if let Operand::Tensor(t) = self.graph.scalars.at(at)
+                && !self.written[t.index()]
+            {
+                let e = Error::malformed(format!("slot {t} is an output of the body, which does not write it"));
+                return Err(place(self.graph, inst, f::outputs)(e));
             }
         }
         self.write(inst, f::outputs)?;

@@ -393,10 +393,10 @@ fn plan<'a>(
     let ops: Vec<KernelOp> = {
         let mut ops = Vec::new();
         for call in &method.calls {
-            if let MethodCall::Kernel { op, .. } = call {
-                if !ops.contains(op) {
-                    ops.push(*op);
-                }
+            if let MethodCall::Kernel { op, .. } = call
+                && !ops.contains(op)
+            {
+                ops.push(*op);
             }
         }
         ops
