@@ -17,6 +17,8 @@ pub struct GpuOptions {
     pub adapter: Option<String>,
     /// Use wgpu's no-op backend: nothing is computed. For measuring the CPU side only.
     pub noop: bool,
+    /// Choose kernels as for a CPU, or as for a GPU; `None` asks the adapter. For testing.
+    pub software: Option<bool>,
 }
 
 /// What an adapter is and can do.
@@ -120,10 +122,10 @@ impl Gpu {
                 "no Vulkan, Metal or DX12 adapter was found; on Linux without a GPU install a software one (Debian: mesa-vulkan-drivers)",
             ),
         })?;
-        Self::open(adapter)
+        Self::open(adapter, options)
     }
 
-    fn open(adapter: &wgpu::Adapter) -> Result<Self> {
+    fn open(adapter: &wgpu::Adapter, options: &GpuOptions) -> Result<Self> {
         let limits = adapter.limits();
         let features = adapter.features() & wgpu::Features::PIPELINE_CACHE;
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
@@ -155,7 +157,7 @@ impl Gpu {
             subgroup: [adapter.get_info().subgroup_min_size, adapter.get_info().subgroup_max_size],
             workgroup_bytes: limits.max_compute_workgroup_storage_size,
             workgroup_threads: limits.max_compute_invocations_per_workgroup,
-            software: adapter.get_info().device_type == wgpu::DeviceType::Cpu,
+            software: options.software.unwrap_or(adapter.get_info().device_type == wgpu::DeviceType::Cpu),
         };
         let empty = device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("empty"),
