@@ -20,6 +20,8 @@ pub struct Places {
     pub offset: Col<Life, u64>,
     /// Bytes each life has there; 0 for views, for what lives elsewhere and for what takes over another's place.
     pub bytes: Col<Life, u64>,
+    /// The first and the last step at which those bytes are taken.
+    pub span: Col<Life, (Step, Step)>,
     /// Bytes of the whole arena.
     pub arena_bytes: u64,
     /// Largest sum of live bytes over the steps.
@@ -81,7 +83,8 @@ impl Places {
             block_of[life] = blocks.len();
             blocks.push(Block { life, born, dies, bytes: size });
         }
-        let mut places = Self { bytes: Col::filled(0, lives.len()), ..Self::default() };
+        let span = Col::filled((Step(0), Step(0)), lives.len());
+        let mut places = Self { bytes: Col::filled(0, lives.len()), span, ..Self::default() };
         (places.lower_bound, places.peak_step) = lower_bound(&blocks, steps);
         let (offsets, total) = best_placement(&blocks, places.lower_bound);
         places.arena_bytes = total;
@@ -91,6 +94,7 @@ impl Places {
         }
         for b in &blocks {
             places.bytes[b.life] = b.bytes;
+            places.span[b.life] = (Step(b.born), Step(b.dies));
         }
         places
     }
