@@ -19,6 +19,6 @@ pub mod table;
 pub mod verify;
 
 pub use error::{Error, ErrorKind, Result};
-pub use program::model::Model;
+pub use program::model::{Model, ModelOptions};
 pub use report::MemoryReport;
 pub use session::{BindOptions, Bound, Engine, EngineOptions, Item, Session, SessionOptions, Tensor, Want};

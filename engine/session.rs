@@ -138,6 +138,10 @@ impl Engine {
     pub fn pipelines(&self) -> usize {
         self.gpu.pipelines.count()
     }
+    /// Time spent compiling them. A driver that compiles at first use adds that to the run instead.
+    pub fn pipeline_time(&self) -> std::time::Duration {
+        self.gpu.pipelines.time()
+    }
     /// Uploads a program's weights and makes its tables.
     ///
     /// # Errors
@@ -303,7 +307,7 @@ impl Session {
         let slot = &mut self.graphs[index];
         if slot.is_none() {
             let inner = &self.bound.inner;
-            *slot = Some(inner.graphs[index].session(&inner.gpu, &inner.model.graphs()[index])?);
+            *slot = Some(inner.graphs[index].session(&inner.gpu)?);
         }
         slot.as_mut().ok_or_else(|| Error::unsupported("unreachable: the session was just made"))
     }
@@ -382,7 +386,7 @@ impl Session {
         let inner = self.bound.inner.clone();
         for (i, s) in self.graphs.iter_mut().enumerate() {
             if let Some(s) = s {
-                inner.graphs[i].reset(&inner.gpu, &inner.model.graphs()[i], s)?;
+                inner.graphs[i].reset(&inner.gpu, s)?;
             }
         }
         Ok(())

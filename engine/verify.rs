@@ -9,7 +9,8 @@ use serde_json::Value as Json;
 
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::model::Model;
+use crate::program::cache::{CacheConfig, CacheLayer};
+use crate::program::model::{Model, ModelOptions};
 use crate::session::{BindOptions, Engine, Item, SessionOptions, Tensor};
 
 /// How a case ended.
@@ -60,6 +61,7 @@ pub struct Case {
     rtol: f64,
     atol: f64,
     compare: bool,
+    cache: Option<CacheConfig>,
 }
 
 fn io(path: &Path, e: impl std::fmt::Display) -> Error {
@@ -103,6 +105,7 @@ fn walk(root: &Path, dir: &Path, out: &mut Vec<Case>) -> Result<()> {
                 rtol: meta["rtol"].as_f64().unwrap_or(0.0),
                 atol: meta["atol"].as_f64().unwrap_or(0.0),
                 compare: meta["skip_comparison"] != Json::Bool(true),
+                cache: meta["kv_cache"].as_str().map(cache_config).transpose()?,
             });
             return Ok(());
         }
@@ -114,6 +117,19 @@ fn walk(root: &Path, dir: &Path, out: &mut Vec<Case>) -> Result<()> {
         walk(root, &e, out)?;
     }
     Ok(())
+}
+
+/// `capacity,layers,kv_heads,head_dim[,dtype]`, the dtype as a scalar type code.
+fn cache_config(text: &str) -> Result<CacheConfig> {
+    let bad = || Error::malformed(format!("{text:?} does not describe a cache")).at("kv_cache");
+    let n = text.split(',').map(|v| v.trim().parse::<usize>().map_err(|_| bad())).collect::<Result<Vec<_>>>()?;
+    let [capacity, layers, heads, head_dim, rest @ ..] = n.as_slice() else { return Err(bad()) };
+    let dtype = match rest {
+        [] => DType::F32,
+        [code, ..] => i8::try_from(*code).ok().and_then(DType::from_scalar_type).ok_or_else(bad)?,
+    };
+    let layer = CacheLayer { heads: *heads, head_dim: *head_dim, window: None };
+    Ok(CacheConfig { capacity: *capacity, max_write: None, dtype, layers: vec![layer; *layers] })
 }
 
 fn model_cases(dir: &Path, name: &str, meta: &Json, out: &mut Vec<Case>) -> Result<()> {
@@ -141,6 +157,7 @@ fn model_cases(dir: &Path, name: &str, meta: &Json, out: &mut Vec<Case>) -> Resu
             rtol: m["tolerance"]["rtol"].as_f64().unwrap_or(0.0),
             atol: m["tolerance"]["atol"].as_f64().unwrap_or(0.0),
             compare: true,
+            cache: None,
         });
     }
     Ok(())
@@ -254,7 +271,7 @@ pub fn run(engine: &Engine, case: &Case) -> CaseResult {
 }
 
 fn run_steps(engine: &Engine, case: &Case, result: &mut CaseResult) -> Result<()> {
-    let model = Model::open(&case.program)?;
+    let model = Model::open_with(&case.program, &ModelOptions { cache: case.cache.clone() })?;
     let bound = engine.bind(&model, BindOptions::default())?;
     let mut session = bound.session(SessionOptions::default())?;
     for (step, (input, expected)) in case.steps.iter().enumerate() {
@@ -282,7 +299,7 @@ fn run_steps(engine: &Engine, case: &Case, result: &mut CaseResult) -> Result<()
 }
 
 /// A tensor as the method wants it: scalars are passed as such.
-fn as_argument(t: Tensor, m: &crate::program::pte::Method, index: usize) -> Item {
+pub fn as_argument(t: Tensor, m: &crate::program::pte::Method, index: usize) -> Item {
     use crate::program::pte::PlanValue;
     match m.inputs.get(index).and_then(|&v| m.values.get(v)) {
         Some(PlanValue::Int(_)) if t.count() == 1 => Item::Int(t.to_i64()[0]),
@@ -292,7 +309,8 @@ fn as_argument(t: Tensor, m: &crate::program::pte::Method, index: usize) -> Item
     }
 }
 
-fn as_tensor(item: Item) -> Option<Tensor> {
+/// A result as a tensor, if it is a number or a tensor.
+pub fn as_tensor(item: Item) -> Option<Tensor> {
     match item {
         Item::Tensor(t) => Some(t),
         Item::Int(v) => Some(Tensor::from_i64(&[], &[v])),

@@ -20,6 +20,11 @@ struct Params {
     // Keys of one part; all of them where the work is not split.
     part: u32,
     scale: f32,
+    // Cells of the ring that the keys lie in, and the cell of the oldest.
+    ring: vec2<u32>,
+    // Keys that a query sees, itself included.
+    window: u32,
+    pad: u32,
 }
 @group(0) @binding(4) var<uniform> p: Params;
 
@@ -30,6 +35,9 @@ override MASK_SPACE: u32 = 0u;
 // How four elements of a key are read (words.wgsl), 0 one by one.
 override K_LOAD: u32 = 0u;
 override CAUSAL: u32 = 0u;
+// Whether keys lie in a ring, and whether a query sees a window of them.
+override RING: u32 = 0u;
+override WINDOW: u32 = 0u;
 // 0 none, 1 bool, 2 f32, 3 f16, 4 bf16.
 override MASK: u32 = 0u;
 override ROWS: u32 = 1u;
@@ -39,7 +47,9 @@ override PER_WORD: u32 = 1u;
 // Whether sums, maxima and unscaled outputs of a part of the keys are stored, for attend_join.wgsl.
 override SPLIT: u32 = 0u;
 
-const LANES: u32 = 64u;
+const THREADS: u32 = 64u;
+// Running maxima begin finite, so that no difference of infinities arises.
+const LOWEST: f32 = -3.40282347e38;
 
 var<workgroup> query: array<vec4<f32>, 512>;
 var<workgroup> weight: array<f32, 512>;
@@ -57,6 +67,19 @@ fn minus_inf() -> f32 {
 
 fn place(s: vec4<i32>, b: u32, h: u32, l: u32) -> u32 {
     return u32(i32(b) * s.x + i32(h) * s.y + i32(l) * s.z);
+}
+
+// The cell of a key.
+fn cell(j: u32) -> u32 {
+    if RING != 0u {
+        return (p.ring.y + j) % p.ring.x;
+    }
+    return j;
+}
+
+// Whether a key is too old for a query position.
+fn too_old(l: u32, j: u32) -> bool {
+    return WINDOW != 0u && i32(j) <= i32(l) + i32(p.k_len) - i32(p.q_len) - i32(p.window);
 }
 
 // Number of keys that a query position may see.
@@ -98,7 +121,7 @@ fn is_minus_inf(x: f32) -> bool {
 
 fn load_queries(b: u32, kv: u32, r0: u32, rows: u32, lane: u32) {
     let quads = (p.dim + 3u) / 4u;
-    for (var t = lane; t < ROWS * quads; t += LANES) {
+    for (var t = lane; t < ROWS * quads; t += THREADS) {
         let r = t / quads;
         let d = (t - r * quads) * 4u;
         var x = vec4<f32>(0.0);
@@ -140,19 +163,19 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     var acc: array<f32, 32>;
     var limit = 0u;
     for (var r = 0u; r < ROWS; r++) {
-        m[r] = minus_inf();
+        m[r] = LOWEST;
         if r0 + r < rows {
             limit = max(limit, reach((r0 + r) % p.q_len));
         }
     }
     let last = min(limit, (split + 1u) * p.part);
-    for (var j0 = split * p.part; j0 < last; j0 += LANES) {
+    for (var j0 = split * p.part; j0 < last; j0 += THREADS) {
         let j = j0 + lane;
         for (var r = 0u; r < ROWS; r++) {
             score[r] = 0.0;
         }
         if live && j < last {
-            let start = p.offset.y + place(p.k, b, kv, j);
+            let start = p.offset.y + place(p.k, b, kv, cell(j));
             for (var d = 0u; d < quads; d++) {
                 let x = key_quad(start, 4u * d);
                 for (var r = 0u; r < ROWS; r++) {
@@ -162,12 +185,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         }
         for (var r = 0u; r < ROWS; r++) {
             let at = (r0 + r) % p.q_len;
-            if !live || j >= min(last, reach(at)) {
+            if !live || j >= min(last, reach(at)) || too_old(at, j) {
                 score[r] = minus_inf();
             } else if MASK != 0u && r0 + r < rows {
                 score[r] = masked(score[r], b, kv * p.repeats + (r0 + r) / p.q_len, at, j);
             }
-            weight[r * LANES + lane] = score[r];
+            weight[r * THREADS + lane] = score[r];
         }
         workgroupBarrier();
         if lane < ROWS * 8u {
@@ -184,23 +207,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             for (var c = 0u; c < 8u; c++) {
                 top = max(top, peak[r * 8u + c]);
             }
-            shrink[r] = 1.0;
-            if !is_minus_inf(top) {
-                shrink[r] = expo(m[r] - top);
-            }
+            shrink[r] = expo(m[r] - top);
             m[r] = top;
             var w = 0.0;
             if !is_minus_inf(score[r]) {
                 w = expo(score[r] - top);
             }
-            weight[r * LANES + lane] = w;
+            weight[r * THREADS + lane] = w;
         }
         workgroupBarrier();
-        let count = min(LANES, last - j0);
+        let count = min(THREADS, last - j0);
         for (var r = 0u; r < ROWS; r++) {
             var s = 0.0;
             for (var c = 0u; c < count; c++) {
-                s += weight[r * LANES + c];
+                s += weight[r * THREADS + c];
             }
             l[r] = l[r] * shrink[r] + s;
             for (var t = 0u; t < SLOTS; t++) {
@@ -208,15 +228,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             }
         }
         if live {
-            let first = p.offset.z + place(p.v, b, kv, j0);
             for (var c = 0u; c < count; c++) {
-                let start = first + u32(i32(c) * p.v.z);
+                let start = p.offset.z + place(p.v, b, kv, cell(j0 + c));
                 for (var t = 0u; t < SLOTS; t++) {
-                    let d = t * LANES + lane;
+                    let d = t * THREADS + lane;
                     if d < p.v_dim {
                         let x = load_c(V_SPACE, start + u32(i32(d) * p.v.w));
                         for (var r = 0u; r < ROWS; r++) {
-                            acc[t * ROWS + r] += weight[r * LANES + c] * x;
+                            acc[t * ROWS + r] += weight[r * THREADS + c] * x;
                         }
                     }
                 }
@@ -230,7 +249,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             share = select(1.0 / l[r], 0.0, l[r] == 0.0);
         }
         for (var t = 0u; t < SLOTS; t++) {
-            let d = t * LANES + lane;
+            let d = t * THREADS + lane;
             if d < p.v_dim {
                 result[r * p.v_dim + d] = acc[t * ROWS + r] * share;
             }
@@ -245,7 +264,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if SPLIT != 0u {
         // Of every row and part: the elements, then the maximum and the sum.
         let wide = p.v_dim + 2u;
-        for (var t = lane; t < own * p.v_dim; t += LANES) {
+        for (var t = lane; t < own * p.v_dim; t += THREADS) {
             let r = t / p.v_dim;
             wr(p.head.space, p.head.word + ((row + r) * parts + split) * wide + t - r * p.v_dim, bitcast<u32>(result[t]));
         }
@@ -265,7 +284,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         return;
     }
     base = row * p.v_dim;
-    for (var w = lane; w < (own * p.v_dim + PER_WORD - 1u) / PER_WORD; w += LANES) {
+    for (var w = lane; w < (own * p.v_dim + PER_WORD - 1u) / PER_WORD; w += THREADS) {
         store(base / PER_WORD + w);
     }
 }

@@ -14,7 +14,7 @@ fn value(i: u32) -> Out {
     let d = i - row * p.v_dim;
     let wide = p.v_dim + 2u;
     let first = p.word + row * p.parts * wide;
-    var m = -inf_f32();
+    var m = -3.40282347e38;
     for (var s = 0u; s < p.parts; s++) {
         m = max(m, ld_f32(0u, first + s * wide + p.v_dim));
     }

@@ -15,7 +15,7 @@ override REVERSE: u32 = 0u;
 override EXCLUSIVE: u32 = 0u;
 override GROUP: u32 = 0u;
 
-const LANES: u32 = 64u;
+const THREADS: u32 = 64u;
 var<workgroup> parts: array<Calc, 64>;
 
 fn place(j: u32) -> u32 {
@@ -32,7 +32,7 @@ fn value(i: u32) -> Out {
     return to_out(c_zero());
 }
 
-fn put(row: u32, j: u32, v: Calc) {
+fn write_row(row: u32, j: u32, v: Calc) {
     let outer = row / p.inner;
     let i = (outer * p.n + place(j)) * p.inner + (row - outer * p.inner);
     write_element(i, to_out(v));
@@ -43,9 +43,9 @@ fn run(row: u32, start: u32, first: u32, last: u32, before: Calc) {
     for (var j = first; j < last; j++) {
         let next = c_add(sum, x_at(start, j));
         if EXCLUSIVE != 0u {
-            put(row, j, sum);
+            write_row(row, j, sum);
         } else {
-            put(row, j, next);
+            write_row(row, j, next);
         }
         sum = next;
     }
@@ -55,7 +55,7 @@ fn run(row: u32, start: u32, first: u32, last: u32, before: Calc) {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let number = group_index(group, groups);
     if GROUP == 0u {
-        let row = number * LANES + lane;
+        let row = number * THREADS + lane;
         if row < p.rows {
             run(row, element(p.head, p.a, row), 0u, p.n, c_zero());
         }
@@ -66,7 +66,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if live {
         start = element(p.head, p.a, number);
     }
-    let each = (p.n + LANES - 1u) / LANES;
+    let each = (p.n + THREADS - 1u) / THREADS;
     let first = min(lane * each, p.n);
     let last = select(first, min(first + each, p.n), live);
     var sum = c_zero();

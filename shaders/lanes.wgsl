@@ -1,7 +1,7 @@
 // Folds over the lanes of a workgroup: every lane gets the result. Two steps through workgroup memory.
 
-override LANES: u32 = 64u;
-// The square root of LANES.
+override THREADS: u32 = 64u;
+// The square root of THREADS.
 override SIDE: u32 = 8u;
 
 var<workgroup> lane_parts: array<f32, 256>;

@@ -625,8 +625,3 @@ fn gelu_tanh_f32(x: f32) -> f32 {
     }
     return 0.5 * x * (1.0 + tanh_f32(0.7978845608 * (x + 0.044715 * x * x * x)));
 }
-
-// a^b
-fn pow_f32(a: f32, b: f32) -> f32 {
-    return exp_f32(b * log_f32(a));
-}

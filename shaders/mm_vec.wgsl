@@ -4,7 +4,7 @@
 override ROWS: u32 = 1u;
 override PER_WORD: u32 = 1u;
 const COLS: u32 = 8u;
-const LANES: u32 = 64u;
+const THREADS: u32 = 64u;
 
 var<workgroup> parts: array<f32, 2048>;
 var<private> base: u32;
@@ -25,7 +25,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if live {
         at = locate(batch);
         let units = p.k / 8u;
-        for (var u = lane; u < units; u += LANES) {
+        for (var u = lane; u < units; u += THREADS) {
             var x: array<Eight, 4>;
             var total: array<f32, 4>;
             for (var m = 0u; m < ROWS; m++) {
@@ -43,12 +43,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     // Fold 64 partial sums of each output to 8, then to one.
     for (var v = 0u; v < ROWS * COLS; v++) {
-        parts[v * LANES + lane] = sums[v];
+        parts[v * THREADS + lane] = sums[v];
     }
     workgroupBarrier();
     var folded: array<f32, 4>;
     for (var r = 0u; r < ROWS; r++) {
-        let first = (r * LANES + lane) * 8u;
+        let first = (r * THREADS + lane) * 8u;
         var s = 0.0;
         for (var j = 0u; j < 8u; j++) {
             s += parts[first + j];
@@ -57,7 +57,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     workgroupBarrier();
     for (var r = 0u; r < ROWS; r++) {
-        parts[r * LANES + lane] = folded[r];
+        parts[r * THREADS + lane] = folded[r];
     }
     workgroupBarrier();
     var done = 0.0;

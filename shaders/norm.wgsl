@@ -60,7 +60,7 @@ fn row_stats(at: u32, live: bool, lane: u32) -> vec2<f32> {
     let n = select(0u, p.n, live);
     if KIND == 0u {
         var s = 0.0;
-        for (var j = lane; j < n; j += LANES) {
+        for (var j = lane; j < n; j += THREADS) {
             let x = x_at(at, j);
             s += x * x;
         }
@@ -68,12 +68,12 @@ fn row_stats(at: u32, live: bool, lane: u32) -> vec2<f32> {
     }
     if KIND == 1u {
         var s = 0.0;
-        for (var j = lane; j < n; j += LANES) {
+        for (var j = lane; j < n; j += THREADS) {
             s += x_at(at, j);
         }
         let mean = fold_sum(s, lane) / f32(p.n);
         var v = 0.0;
-        for (var j = lane; j < n; j += LANES) {
+        for (var j = lane; j < n; j += THREADS) {
             let d = x_at(at, j) - mean;
             v += d * d;
         }
@@ -81,7 +81,7 @@ fn row_stats(at: u32, live: bool, lane: u32) -> vec2<f32> {
     }
     var m = -3.40282347e38;
     var any = false;
-    for (var j = lane; j < n; j += LANES) {
+    for (var j = lane; j < n; j += THREADS) {
         let x = x_at(at, j);
         any = any || bitcast<u32>(x) != 0xff800000u;
         m = max(m, x);
@@ -89,7 +89,7 @@ fn row_stats(at: u32, live: bool, lane: u32) -> vec2<f32> {
     m = fold_max(m, lane);
     let seen = fold_max(select(0.0, 1.0, any), lane);
     var s = 0.0;
-    for (var j = lane; j < n; j += LANES) {
+    for (var j = lane; j < n; j += THREADS) {
         s += expo(x_at(at, j) - m);
     }
     s = fold_sum(s, lane);
@@ -99,7 +99,7 @@ fn row_stats(at: u32, live: bool, lane: u32) -> vec2<f32> {
     return vec2<f32>(m, 1.0 / s);
 }
 
-@compute @workgroup_size(LANES)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let number = group_index(group, groups);
     let total = p.head.count / p.n;
@@ -125,7 +125,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if KIND != 3u {
         first = number * p.rows * p.n;
         let words = (p.rows * p.n + PER_WORD - 1u) / PER_WORD;
-        for (var w = lane; w < words; w += LANES) {
+        for (var w = lane; w < words; w += THREADS) {
             store(first / PER_WORD + w);
         }
     }

@@ -25,10 +25,4 @@ fn op_erf_f32(a: f32) -> f32 { return erf_f32(a); }
 fn op_sigmoid_f32(a: f32) -> f32 { return sigmoid_f32(a); }
 fn op_gelu_f32(a: f32) -> f32 { return gelu_f32(a); }
 fn op_gelu_tanh_f32(a: f32) -> f32 { return gelu_tanh_f32(a); }
-// a times sigmoid(a): -0 rather than NaN at minus infinity.
-fn op_silu_f32(a: f32) -> f32 {
-    if bits_of(a) == 0xff800000u {
-        return from_bits(0x80000000u);
-    }
-    return a * sigmoid_f32(a);
-}
+fn op_silu_f32(a: f32) -> f32 { return a * sigmoid_f32(a); }

@@ -5,7 +5,7 @@ override OP: u32 = 0u;
 // Whether a workgroup makes each output word together; else a thread makes it alone.
 override GROUP: u32 = 0u;
 
-const LANES: u32 = 64u;
+const THREADS: u32 = 64u;
 // Sums are added up in runs, so that their error grows with the root of the count.
 const RUN: u32 = 64u;
 
@@ -77,14 +77,14 @@ fn value(i: u32) -> Out {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let number = group_index(group, groups);
     if GROUP == 0u {
-        store(number * LANES + lane);
+        store(number * THREADS + lane);
         return;
     }
     base = number * PER_WORD;
     for (var e = 0u; e < PER_WORD; e++) {
         var v = first_value();
         if base + e < p.head.count {
-            v = fold(element(p.head, p.a, base + e), lane, LANES);
+            v = fold(element(p.head, p.a, base + e), lane, THREADS);
         }
         parts[lane] = v;
         workgroupBarrier();

@@ -3,7 +3,7 @@
 override LEAST: u32 = 0u;
 override GROUP: u32 = 0u;
 
-const LANES: u32 = 64u;
+const THREADS: u32 = 64u;
 
 struct Best {
     v: Calc,
@@ -46,18 +46,18 @@ fn value(i: u32) -> u32 {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let number = group_index(group, groups);
     if GROUP == 0u {
-        store(number * LANES + lane);
+        store(number * THREADS + lane);
         return;
     }
     var b = Best(c_zero(), 0xffffffffu);
     if number < p.head.count {
-        b = best(element(p.head, p.a, number), lane, LANES);
+        b = best(element(p.head, p.a, number), lane, THREADS);
     }
     best_v[lane] = b.v;
     best_at[lane] = b.at;
     workgroupBarrier();
     if lane == 0u {
-        for (var j = 1u; j < LANES; j++) {
+        for (var j = 1u; j < THREADS; j++) {
             let c = Best(best_v[j], best_at[j]);
             if beats(c, b) { b = c; }
         }

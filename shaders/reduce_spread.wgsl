@@ -23,7 +23,7 @@ fn all_count(v: u32, lane: u32) -> u32 {
     counts[lane] = v;
     workgroupBarrier();
     var s = 0u;
-    for (var j = 0u; j < LANES; j++) {
+    for (var j = 0u; j < THREADS; j++) {
         s += counts[j];
     }
     return s;
@@ -48,17 +48,18 @@ fn spread(start: u32, lane: u32, step: u32, live: bool) -> f32 {
 
 fn log_sum(start: u32, lane: u32, step: u32, live: bool) -> f32 {
     let n = select(0u, p.count, live);
-    var m = -inf_f32();
+    var m = -3.40282347e38;
     for (var r = lane; r < n; r += step) {
         m = max(m, x_at(start, r));
     }
     m = all_max(m, lane);
-    let shift = select(m, 0.0, is_inf(m));
     var s = 0.0;
     for (var r = lane; r < n; r += step) {
-        s += expo(x_at(start, r) - shift);
+        s += expo(x_at(start, r) - m);
     }
-    return log(all_sum(s, lane)) + shift;
+    s = all_sum(s, lane);
+    if is_inf(m) { return m; }
+    return log_f32(s) + m;
 }
 
 // Orders floats as unsigned integers.
@@ -120,7 +121,7 @@ fn value(i: u32) -> Out {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let number = group_index(group, groups);
     if GROUP == 0u {
-        store(number * LANES + lane);
+        store(number * THREADS + lane);
         return;
     }
     base = number * PER_WORD;
@@ -130,7 +131,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         if live {
             start = element(p.head, p.a, base + e);
         }
-        let v = fold(start, lane, LANES, live);
+        let v = fold(start, lane, THREADS, live);
         if lane == 0u {
             done[e] = v;
         }

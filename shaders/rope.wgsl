@@ -68,8 +68,8 @@ fn value(i: u32) -> Out {
     let position = f32(i32(row % p.len) + offset) * p.scale;
     let angle = position * frequency(pair);
     let y = load_a(X_SPACE, at + u32(select(away, -away, second) * p.col));
-    let s = turn_sin(angle);
-    let c = turn_cos(angle);
+    let s = sin_f32(angle);
+    let c = cos_f32(angle);
     if second {
         return to_out(y * s + x * c);
     }

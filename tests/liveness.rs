@@ -21,7 +21,7 @@ fn arguments(g: &Graph) -> Vec<Argument> {
 
 fn plan(g: &Graph) -> (Timeline, Placed) {
     let t = Timeline::of(g, g.main).expect("a timeline");
-    let p = t.place(g, &arguments(g), false).expect("places");
+    let p = t.place(g, &[], &arguments(g), false).expect("places");
     (t, p)
 }
 

@@ -7,6 +7,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::pipelines::Pipelines;
 use crate::kernel::emit::{Caps, PARAM_BYTES};
 
+/// How the message of a lost device begins.
+const LOST: &str = "the device was lost";
+
 /// Which adapter to use. `WGPU_BACKEND` and `WGPU_ADAPTER_NAME` in the environment are honoured.
 #[derive(Clone, Debug, Default)]
 pub struct GpuOptions {
@@ -14,6 +17,8 @@ pub struct GpuOptions {
     pub adapter: Option<String>,
     /// Use wgpu's no-op backend: nothing is computed. For measuring the CPU side only.
     pub noop: bool,
+    /// Choose kernels as for a CPU, or as for a GPU; `None` asks the adapter. For testing.
+    pub software: Option<bool>,
 }
 
 /// What an adapter is and can do.
@@ -46,6 +51,11 @@ pub struct Gpu {
     /// Stands in for bindings that a program does not use.
     pub(crate) empty: wgpu::Buffer,
     failure: Arc<Mutex<Option<String>>>,
+}
+
+/// A device's error on one line.
+pub(crate) fn chain(e: &wgpu::Error) -> String {
+    e.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn device_error(message: impl Into<String>) -> Error {
@@ -112,10 +122,10 @@ impl Gpu {
                 "no Vulkan, Metal or DX12 adapter was found; on Linux without a GPU install a software one (Debian: mesa-vulkan-drivers)",
             ),
         })?;
-        Self::open(adapter)
+        Self::open(adapter, options)
     }
 
-    fn open(adapter: &wgpu::Adapter) -> Result<Self> {
+    fn open(adapter: &wgpu::Adapter, options: &GpuOptions) -> Result<Self> {
         let limits = adapter.limits();
         let features = adapter.features() & wgpu::Features::PIPELINE_CACHE;
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
@@ -133,11 +143,11 @@ impl Gpu {
             slot.get_or_insert(text);
         };
         let on_error = failure.clone();
-        device.on_uncaptured_error(Arc::new(move |e: wgpu::Error| note(&on_error, e.to_string())));
+        device.on_uncaptured_error(Arc::new(move |e: wgpu::Error| note(&on_error, chain(&e))));
         let on_lost = failure.clone();
         device.set_device_lost_callback(move |reason, text| {
             if reason != wgpu::DeviceLostReason::Destroyed {
-                note(&on_lost, format!("the device was lost: {text}"));
+                note(&on_lost, format!("{LOST}: {text}"));
             }
         });
         let bind_layout = bind_layout(&device);
@@ -147,7 +157,7 @@ impl Gpu {
             subgroup: [adapter.get_info().subgroup_min_size, adapter.get_info().subgroup_max_size],
             workgroup_bytes: limits.max_compute_workgroup_storage_size,
             workgroup_threads: limits.max_compute_invocations_per_workgroup,
-            software: adapter.get_info().device_type == wgpu::DeviceType::Cpu,
+            software: options.software.unwrap_or(adapter.get_info().device_type == wgpu::DeviceType::Cpu),
         };
         let empty = device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("empty"),
@@ -158,14 +168,16 @@ impl Gpu {
         Ok(Self { device, queue, facts, caps, bind_layout, pipelines, empty, failure })
     }
 
-    /// The first failure that the device reported outside of a call, if any.
+    /// The first failure that the device reported outside of a call since the last time this was asked; a lost
+    /// device stays lost.
     ///
     /// # Errors
     /// That failure.
     pub fn check(&self) -> Result<()> {
-        let slot = self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut slot = self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match &*slot {
-            Some(text) => Err(device_error(text.clone())),
+            Some(text) if text.starts_with(LOST) => Err(device_error(text.clone())),
+            Some(_) => Err(device_error(slot.take().unwrap_or_default())),
             None => Ok(()),
         }
     }
@@ -197,7 +209,7 @@ impl Gpu {
         });
         match pollster::block_on(scope.pop()) {
             None => Ok(buffer),
-            Some(e) => Err(memory(format!("{what}: the device could not give {size} bytes: {e}"))),
+            Some(e) => Err(memory(format!("{what}: the device could not give {size} bytes: {}", chain(&e)))),
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Compiled variants, shared by all programs of a device.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::gpu::device::chain;
 use crate::kernel::Variant;
 use crate::kernel::emit::source;
 
@@ -11,6 +14,8 @@ use crate::kernel::emit::source;
 pub struct Pipelines {
     layout: wgpu::PipelineLayout,
     done: Mutex<HashMap<Variant, wgpu::ComputePipeline>>,
+    /// Time spent compiling.
+    nanos: AtomicU64,
 }
 
 impl Pipelines {
@@ -20,7 +25,7 @@ impl Pipelines {
             bind_group_layouts: &[Some(bind_layout)],
             immediate_size: 0,
         });
-        Self { layout, done: Mutex::default() }
+        Self { layout, done: Mutex::default(), nanos: AtomicU64::new(0) }
     }
 
     /// The compiled form of a variant.
@@ -31,7 +36,9 @@ impl Pipelines {
         if let Some(p) = self.done.lock().unwrap_or_else(PoisonError::into_inner).get(v) {
             return Ok(p.clone());
         }
+        let start = Instant::now();
         let compiled = self.compile(device, v)?;
+        self.nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         self.done.lock().unwrap_or_else(PoisonError::into_inner).insert(v.clone(), compiled.clone());
         Ok(compiled)
     }
@@ -58,12 +65,17 @@ impl Pipelines {
         });
         match pollster::block_on(scope.pop()) {
             None => Ok(pipeline),
-            Some(e) => Err(Error::new(ErrorKind::Device, format!("kernel {label} does not compile: {e}"))),
+            Some(e) => Err(Error::new(ErrorKind::Device, format!("kernel {label} does not compile: {}", chain(&e)))),
         }
     }
 
     /// Number of variants compiled so far.
     pub fn count(&self) -> usize {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Time spent compiling them. A driver that compiles at first use adds that to the run instead.
+    pub fn time(&self) -> Duration {
+        Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
     }
 }

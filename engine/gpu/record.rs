@@ -7,7 +7,7 @@ use crate::gpu::submit::Stream;
 use crate::gpu::weights::Weights;
 use crate::kernel::emit::{Address, Dispatches, Variants};
 use crate::kernel::{Call, Emit, View, view};
-use crate::plan::sizes::Sink;
+use crate::plan::sizes::{Sink, extent_bytes};
 use crate::table::{Col, Life, Pipe, Step};
 
 /// Records a run and plays it.
@@ -20,6 +20,10 @@ pub struct Recorder<'a> {
     pub weights: &'a Weights,
     /// Addresses of all lives.
     pub addresses: &'a Col<Life, Address>,
+    /// Bytes that the plan gave each life.
+    pub planned: &'a Col<Life, u64>,
+    /// The lives whose memory views look into.
+    pub base: &'a Col<Life, Option<Life>>,
     /// Weight shards of each step.
     pub shards: &'a Col<Step, [u32; 2]>,
     /// Variants seen so far.
@@ -66,16 +70,6 @@ impl Recorder<'_> {
         self.table.clear();
         Ok(())
     }
-
-    /// Where a tensor's first element is: whether in the state, and the byte.
-    pub fn byte_of(&self, life: Life, view: &View) -> Result<(bool, u64)> {
-        let skip = (view.offset * view.dtype.size()) as u64;
-        match self.addresses[life] {
-            Address::Arena(at) => Ok((false, at + skip)),
-            Address::State(at) => Ok((true, at + skip)),
-            Address::Weights { .. } => Err(Error::unsupported("a value is read back from a constant")),
-        }
-    }
 }
 
 /// An integer as the host reads it.
@@ -96,7 +90,16 @@ pub fn integer(dtype: DType, bytes: &[u8]) -> Option<i64> {
 }
 
 impl Sink for Recorder<'_> {
-    fn sized(&mut self, _: Life, _: &View, _: bool) -> Result<()> {
+    /// No tensor outgrows the place that the plan gave it.
+    fn sized(&mut self, life: Life, view: &View, _: bool) -> Result<()> {
+        let bytes = extent_bytes(view);
+        if self.base[life].is_none() && bytes > self.planned[life] {
+            return Err(Error::limit(format!(
+                "{life} takes {bytes} bytes of shape {:?}; the plan gave it {}",
+                &view.dims[..],
+                self.planned[life]
+            )));
+        }
         Ok(())
     }
 
@@ -123,10 +126,11 @@ impl Sink for Recorder<'_> {
     fn read(&mut self, _: Step, life: Life, view: &View) -> Result<Option<i64>> {
         self.flush()?;
         self.waits += 1;
-        let (state, at) = self.byte_of(life, view)?;
+        let from = self.addresses[life].plus((view.offset * view.dtype.size()) as u64);
         let mut value = None;
-        self.stream
-            .read(self.gpu, &[(state, at, view.dtype.size() as u64)], |_, bytes| value = integer(view.dtype, bytes))?;
+        self.stream.read(self.gpu, self.weights, &[(from, view.dtype.size() as u64)], |_, bytes| {
+            value = integer(view.dtype, bytes);
+        })?;
         value.map(Some).ok_or_else(|| Error::unsupported("the value could not be read"))
     }
 

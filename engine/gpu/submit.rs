@@ -7,7 +7,7 @@ use crate::gpu::Gpu;
 use crate::gpu::device::BindGroups;
 use crate::gpu::weights::Weights;
 use crate::kernel::Variant;
-use crate::kernel::emit::{Dispatches, PARAM_BYTES};
+use crate::kernel::emit::{Address, Dispatches, PARAM_BYTES};
 use crate::table::{Col, Id, Pipe};
 
 /// A submission that takes longer than this is given up as hung.
@@ -205,13 +205,22 @@ impl Stream {
         })
     }
 
-    /// Reads ranges of the arena or the state back, after everything submitted before.
+    /// Reads byte ranges of the session's buffers and of the constants back, after everything submitted before.
     ///
     /// # Errors
     /// When the device is lost or does not answer in time.
-    pub fn read(&mut self, gpu: &Gpu, ranges: &[(bool, u64, u64)], mut each: impl FnMut(usize, &[u8])) -> Result<()> {
+    pub fn read(
+        &mut self,
+        gpu: &Gpu,
+        weights: &Weights,
+        ranges: &[(Address, u64)],
+        mut each: impl FnMut(usize, &[u8]),
+    ) -> Result<()> {
+        let at_of = |a: Address| match a {
+            Address::Arena(at) | Address::State(at) | Address::Weights { at, .. } => at,
+        };
         let padded = |at: u64, len: u64| (at & !3, (len + (at & 3)).next_multiple_of(4));
-        let total: u64 = ranges.iter().map(|&(_, at, len)| padded(at, len).1).sum();
+        let total: u64 = ranges.iter().map(|&(a, len)| padded(at_of(a), len).1).sum();
         if total == 0 {
             ranges.iter().enumerate().for_each(|(i, _)| each(i, &[]));
             return Ok(());
@@ -221,9 +230,13 @@ impl Stream {
         }
         let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         let mut to = 0;
-        for &(state, at, len) in ranges {
-            let (from, size) = padded(at, len);
-            let buffer = if state { self.state.as_ref().unwrap_or(&self.arena) } else { &self.arena };
+        for &(address, len) in ranges {
+            let (from, size) = padded(at_of(address), len);
+            let buffer = match address {
+                Address::Arena(_) => &self.arena,
+                Address::State(_) => self.state.as_ref().unwrap_or(&self.arena),
+                Address::Weights { shard, .. } => &weights.shards[shard as usize],
+            };
             if size > 0 {
                 encoder.copy_buffer_to_buffer(buffer, from, &self.staging, to, size);
             }
@@ -249,7 +262,8 @@ impl Stream {
                 .get_mapped_range()
                 .map_err(|e| device(format!("reading back failed: {e}")))?;
             let mut from = 0usize;
-            for (i, &(_, at, len)) in ranges.iter().enumerate() {
+            for (i, &(address, len)) in ranges.iter().enumerate() {
+                let at = at_of(address);
                 let skip = (at & 3) as usize;
                 each(i, &view[from + skip..from + skip + len as usize]);
                 from += padded(at, len).1 as usize;

@@ -9,6 +9,7 @@ use std::ops::Range;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
+use crate::kernel::View;
 use crate::kernel::emit::Address;
 use crate::program::{Graph, Home};
 use crate::table::{Col, Inst, Slot};
@@ -62,7 +63,7 @@ impl Layout {
 
 impl Weights {
     /// Plans and uploads the constants of a graph. `ranges` are their bytes in `file`; a constant without
-    /// one is written by the init chain, as is each slot that `written` names. With a seed, constants that are
+    /// one is made by the init chain, as is each slot in `made`, with what it becomes. With a seed, constants that are
     /// all zeros get made-up values. `progress` hears of bytes done.
     ///
     /// # Errors
@@ -72,12 +73,12 @@ impl Weights {
         g: &Graph,
         file: &[u8],
         ranges: &[Option<Range<usize>>],
-        written: impl Fn(Slot) -> bool,
+        made: &[(Slot, View)],
         synthetic: Option<u64>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let layout = plan(g, ranges, &written, gpu.facts.binding_bytes.min(gpu.facts.buffer_bytes))?;
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
+        let layout = plan(g, ranges, made, gpu.facts.binding_bytes.min(gpu.facts.buffer_bytes))?;
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
         let shards = layout.sizes.iter().map(|&s| gpu.buffer("weights", s, usage)).collect::<Result<Vec<_>>>()?;
         let total: u64 = layout.sizes.iter().sum();
         let mut address = Col::filled(Address::Weights { shard: 0, at: 0 }, layout.address.len());
@@ -88,7 +89,7 @@ impl Weights {
             let Some((shard, at)) = layout.address[slot] else { continue };
             address[slot] = Address::Weights { shard, at };
             let Some(range) = ranges[slot.0 as usize].clone() else { continue };
-            if written(slot) || sent.insert((shard, at), ()).is_some() {
+            if made.iter().any(|m| m.0 == slot) || sent.insert((shard, at), ()).is_some() {
                 continue;
             }
             let seed = synthetic.filter(|_| file[range.clone()].iter().all(|&b| b == 0));
@@ -182,19 +183,21 @@ pub(crate) fn write_padded(gpu: &Gpu, buffer: &wgpu::Buffer, at: u64, bytes: &[u
     }
 }
 
-fn bytes_of(g: &Graph, slot: Slot) -> u64 {
+fn declared_bytes(g: &Graph, slot: Slot) -> u64 {
     let count: u64 = g.tensors.dims[slot].iter().map(|d| u64::from(d.max.unwrap_or(d.min))).product();
     count * g.tensors.dtype[slot].map_or(0, |t| t.size() as u64)
 }
 
-fn plan(g: &Graph, ranges: &[Option<Range<usize>>], written: &impl Fn(Slot) -> bool, limit: u64) -> Result<Layout> {
+fn plan(g: &Graph, ranges: &[Option<Range<usize>>], made: &[(Slot, View)], limit: u64) -> Result<Layout> {
     let constants = g.tensors.of(Home::Constant);
     let mut layout =
         Layout { limit, sizes: vec![0], address: Col::filled(None, constants.len()), seen: HashMap::new() };
     // A slot that the init chain writes has contents of its own, whatever the file holds under its key.
-    let range = |slot: Slot| if written(slot) { None } else { ranges[slot.0 as usize].as_ref() };
+    let made = made.iter().map(|(s, v)| (*s, v.bytes() as u64)).collect::<HashMap<_, _>>();
+    let bytes_of = |slot: Slot| made.get(&slot).copied().unwrap_or_else(|| declared_bytes(g, slot));
+    let range = |slot: Slot| if made.contains_key(&slot) { None } else { ranges[slot.0 as usize].as_ref() };
     for slot in constants.clone().map(Slot) {
-        let bytes = bytes_of(g, slot);
+        let bytes = bytes_of(slot);
         if bytes <= SMALL_BYTES && layout.sizes[0] + bytes + ALIGN <= limit {
             layout.place(slot, bytes, range(slot), 0);
         }
@@ -206,12 +209,12 @@ fn plan(g: &Graph, ranges: &[Option<Range<usize>>], written: &impl Fn(Slot) -> b
             .map(|u| u.slot)
             .filter(|&s| g.tensors.home(s) == Home::Constant && layout.address[s].is_none())
             .collect();
-        let need: u64 = group.iter().map(|&s| bytes_of(g, s).next_multiple_of(ALIGN)).sum();
+        let need: u64 = group.iter().map(|&s| bytes_of(s).next_multiple_of(ALIGN)).sum();
         if layout.sizes[shard] + need > layout.limit {
             shard = layout.sizes.len();
         }
         for slot in group {
-            let bytes = bytes_of(g, slot);
+            let bytes = bytes_of(slot);
             if bytes > limit {
                 return Err(Error::unsupported(format!(
                     "constant {slot} takes {bytes} bytes; the adapter binds {limit} at most and splitting rows is not written yet"

@@ -11,8 +11,6 @@ use crate::op::fields;
 
 /// `Sdpa`.
 pub static SDPA: Kernel = Kernel::new(Alias::Fresh, shape, sdpa).with_scratch(1);
-/// Not written yet.
-pub static UPDATE_AND_ATTEND: Kernel = Kernel::unwritten();
 
 const EXPO: &str = include_str!("../../shaders/expo.wgsl");
 static ATTEND: Shader = Shader {
@@ -49,6 +47,9 @@ struct Params {
     v_dim: u32,
     part: u32,
     scale: f32,
+    ring: [u32; 2],
+    window: u32,
+    pad: u32,
 }
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -63,7 +64,7 @@ struct JoinParams {
 
 /// Sizes of one attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Sizes {
+pub(super) struct Sizes {
     batch: usize,
     heads: usize,
     kv_heads: usize,
@@ -74,7 +75,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn out(&self) -> [usize; 4] {
+    pub(super) fn out(&self) -> [usize; 4] {
         [self.batch, self.heads, self.q_len, self.v_dim]
     }
     fn repeats(&self) -> usize {
@@ -93,16 +94,20 @@ impl Sizes {
     fn groups(&self) -> usize {
         self.batch * self.kv_heads * (self.repeats() * self.q_len).div_ceil(self.block().0)
     }
+    /// Parts that the keys may be split into, if there are enough.
+    fn most_parts(&self) -> usize {
+        (BUSY / self.groups().max(1)).clamp(1, MAX_PARTS).min(self.k_len.div_ceil(PART_KEYS)).max(1)
+    }
     /// Keys of a part and number of parts.
     fn parts(&self) -> (usize, usize) {
-        let want = (BUSY / self.groups().max(1)).clamp(1, MAX_PARTS);
+        let want = self.most_parts();
         let part = self.k_len.div_ceil(want).max(PART_KEYS).next_multiple_of(64);
         (part, self.k_len.div_ceil(part).max(1))
     }
 }
 
 /// The sizes, once the tensors are found to fit each other.
-fn sizes(q: &View, k: &View, v: &View) -> Result<Sizes> {
+pub(super) fn sizes(q: &View, k: &View, v: &View) -> Result<Sizes> {
     for (t, name) in [(q, "q"), (k, "k"), (v, "v")] {
         if t.rank() != 4 {
             return Err(Error::malformed(format!("shape {:?}, not of rank 4", &t.dims[..])).at(format!("field {name}")));
@@ -142,11 +147,13 @@ fn stretch_mask(m: &View, s: &Sizes) -> Result<View> {
 }
 
 /// Scratch words: of split keys; or elements that the output's words would split between workgroups.
-fn scratch_words(s: &Sizes, out: DType) -> usize {
+///
+/// At fewer keys it is never more, so that a plan made for the most keys holds for all.
+pub(super) fn attend_scratch(s: &Sizes, out: DType) -> usize {
     let rows = s.batch * s.heads * s.q_len;
-    let (_, parts) = s.parts();
-    if parts > 1 {
-        rows * parts * (s.v_dim + 2)
+    let most = s.most_parts();
+    if most > 1 {
+        rows * most * (s.v_dim + 2)
     } else if s.v_dim % per_word(out) as usize != 0 {
         rows * s.v_dim
     } else {
@@ -164,7 +171,7 @@ fn shape(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     let t = need_float(q.dtype.promote(k.dtype).promote(v.dtype))?;
     check_size(&s.out())?;
     out.fresh(c, f::out, t, &s.out());
-    let words = scratch_words(&s, t);
+    let words = attend_scratch(&s, t);
     if words > 0 {
         out.scratch_words(words);
     }
@@ -183,17 +190,23 @@ fn sdpa(c: &Call<'_>, e: &mut Emit<'_>) -> Result<()> {
         None => None,
     };
     let scale = c.float(f::scale)? as f32;
+    let call = Attend { s, q, k, v, mask, scale, causal: c.flag(f::causal), ring: [0; 2], window: 0 };
+    attend(c, e, call, &out)
+}
+
+/// Emits an attention and what brings its result into the output's type.
+pub(super) fn attend(c: &Call<'_>, e: &mut Emit<'_>, call: Attend, out: &Tensor) -> Result<()> {
+    let s = &call.s;
     let (_, parts) = s.parts();
     let mut target = out.clone();
-    if scratch_words(&s, out.view.dtype) > 0 {
+    if attend_scratch(s, out.view.dtype) > 0 {
         target = e.scratch(c, 0)?;
         target.view = View::contiguous(DType::F32, &s.out());
     }
-    let call = Attend { s, q, k, v, mask, scale, causal: c.flag(f::causal) };
     emit(e, &call, &target);
     if parts > 1 {
         let params = JoinParams {
-            head: Head::new(&out, &[out.view.count()]),
+            head: Head::new(out, &[out.view.count()]),
             word: target.word(),
             parts: parts as u32,
             v_dim: s.v_dim as u32,
@@ -202,20 +215,24 @@ fn sdpa(c: &Call<'_>, e: &mut Emit<'_>) -> Result<()> {
         let threads = threads_for(out.view.count(), out.view.dtype);
         e.dispatch_2d(&Variant::new(&JOIN, Calc::F32, out.view.dtype), &params, fold(threads.div_ceil(64)));
     } else if target.view.dtype != out.view.dtype {
-        super::reduce::cast(e, &target, &out);
+        super::reduce::cast(e, &target, out);
     }
     Ok(())
 }
 
 /// An attention ready to be emitted.
-struct Attend {
-    s: Sizes,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Option<Tensor>,
-    scale: f32,
-    causal: bool,
+pub(super) struct Attend {
+    pub(super) s: Sizes,
+    pub(super) q: Tensor,
+    pub(super) k: Tensor,
+    pub(super) v: Tensor,
+    pub(super) mask: Option<Tensor>,
+    pub(super) scale: f32,
+    pub(super) causal: bool,
+    /// Cells of the ring that keys and values lie in, and the oldest key's cell; zeros where they lie in order.
+    pub(super) ring: [u32; 2],
+    /// Keys that a query sees, itself included; 0 for all.
+    pub(super) window: u32,
 }
 
 fn four(v: &View) -> [i32; 4] {
@@ -243,6 +260,9 @@ fn emit(e: &mut Emit<'_>, a: &Attend, out: &Tensor) {
         v_dim: s.v_dim as u32,
         part: part as u32,
         scale: a.scale,
+        ring: a.ring,
+        window: a.window,
+        pad: 0,
     };
     let dense = s.dim % 4 == 0 && a.k.view.strides[3] == 1;
     let mask = a.mask.as_ref().map_or(0, |m| match m.view.dtype {
@@ -259,6 +279,8 @@ fn emit(e: &mut Emit<'_>, a: &Attend, out: &Tensor) {
         .option("MASK_SPACE", a.mask.as_ref().map_or(0, |m| m.space as u32))
         .option("K_LOAD", if dense { load_kind(&a.k, &a.k.view.strides[..3]) } else { 0 })
         .option("CAUSAL", u32::from(a.causal))
+        .option("RING", u32::from(a.ring[0] != 0))
+        .option("WINDOW", u32::from(a.window != 0))
         .option("MASK", mask)
         .option("ROWS", rows as u32)
         .option("SLOTS", slots as u32)

@@ -15,10 +15,29 @@ pub enum Value {
     /// Not known on the host yet: it depends on tensor data.
     #[default]
     Unknown,
+    /// Not known yet: the element that step `of` reads from the device, plus a number. Two of these
+    /// that begin with the same element have a known difference.
+    Later {
+        /// The step that reads it.
+        of: u32,
+        /// What is added.
+        plus: i64,
+    },
     /// An integer or a bool.
     Int(i64),
     /// A float.
     Float(f64),
+}
+
+impl Value {
+    /// `self - other`, where it is known.
+    pub fn minus(self, other: Self) -> Option<i64> {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => a.checked_sub(b),
+            (Self::Later { of: x, plus: a }, Self::Later { of: y, plus: b }) if x == y => a.checked_sub(b),
+            _ => None,
+        }
+    }
 }
 
 /// What the host knows of a tensor's contents.
@@ -42,6 +61,10 @@ pub enum Known {
 pub trait HostData {
     /// Element `index` of argument `port`, stored as `dtype`; `None` when not at hand or not an integer.
     fn element(&self, port: u32, dtype: DType, index: usize) -> Option<i64>;
+    /// Whether there is a run, as opposed to a plan of one.
+    fn runs(&self) -> bool {
+        true
+    }
 }
 
 /// What shape rules know of the run so far.
@@ -156,8 +179,12 @@ impl<'a> Call<'a> {
         match self.value(field) {
             Value::Int(v) => Some(v),
             Value::Float(v) => Some(v as i64),
-            Value::Unknown => None,
+            Value::Unknown | Value::Later { .. } => None,
         }
+    }
+    /// `b - a` of two scalar fields, also where only the difference is known.
+    pub fn difference(&self, a: Field, b: Field) -> Option<i64> {
+        self.value(b).minus(self.value(a))
     }
     /// A scalar field as an integer.
     ///
@@ -182,7 +209,7 @@ impl<'a> Call<'a> {
         match self.value(field) {
             Value::Int(v) => Some(v as f64),
             Value::Float(v) => Some(v),
-            Value::Unknown => None,
+            Value::Unknown | Value::Later { .. } => None,
         }
     }
     /// A scalar field as a float.
@@ -206,7 +233,7 @@ impl<'a> Call<'a> {
             .map(|i| match self.resolve(self.graph.scalars.at(i)) {
                 Value::Int(v) => Some(v),
                 Value::Float(v) => Some(v as i64),
-                Value::Unknown => None,
+                Value::Unknown | Value::Later { .. } => None,
             })
             .collect()
     }

@@ -46,6 +46,18 @@ pub enum Address {
     State(u64),
 }
 
+impl Address {
+    /// So many bytes further on.
+    #[must_use]
+    pub fn plus(self, bytes: u64) -> Self {
+        match self {
+            Self::Arena(at) => Self::Arena(at + bytes),
+            Self::Weights { shard, at } => Self::Weights { shard, at: at + bytes },
+            Self::State(at) => Self::State(at + bytes),
+        }
+    }
+}
+
 /// A tensor with its address, ready for a parameter block.
 #[derive(Clone, Debug)]
 pub struct Tensor {
@@ -383,12 +395,14 @@ pub fn source(v: &Variant) -> String {
         text.push('\n');
     }
     let out = v.types[0].expect("a variant stores something");
-    text.push_str(match out.size() {
-        8 => include_str!("../../shaders/store_64.wgsl"),
-        4 => include_str!("../../shaders/store_32.wgsl"),
-        2 => include_str!("../../shaders/store_16.wgsl"),
-        _ => include_str!("../../shaders/store_8.wgsl"),
-    });
+    if shader.text.contains("fn value(") {
+        text.push_str(match out.size() {
+            8 => include_str!("../../shaders/store_64.wgsl"),
+            4 => include_str!("../../shaders/store_32.wgsl"),
+            2 => include_str!("../../shaders/store_16.wgsl"),
+            _ => include_str!("../../shaders/store_8.wgsl"),
+        });
+    }
     let line = |text: &mut String, s: String| {
         text.push_str(&s);
         text.push('\n');
@@ -399,8 +413,13 @@ pub fn source(v: &Variant) -> String {
     if out.size() < 8 {
         line(&mut text, format!("fn encode(v: Out) -> u32 {{ return enc_{}(v); }}", out.name()));
     }
+    line(&mut text, format!("fn load_out(space: u32, i: u32) -> Out {{ return ld_{}(space, i); }}", out.name()));
     for (role, t) in ["a", "b", "c"].iter().zip(&v.types[1..]) {
         if let Some(t) = t {
+            if !t.is_float() {
+                let whole = convert(t.calc(), Calc::I64, &format!("ld_{}(space, i)", t.name()));
+                line(&mut text, format!("fn int_{role}(space: u32, i: u32) -> vec2<u32> {{ return {whole}; }}"));
+            }
             let load = format!("ld_{}(space, i)", t.name());
             line(
                 &mut text,

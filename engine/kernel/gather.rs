@@ -1,98 +1,129 @@
 //! Reads at indices that tensors hold.
 
 use bytemuck::{Pod, Zeroable};
+use smallvec::SmallVec;
 
 use super::call::Known;
-use super::emit::{Arg, Head, fold};
-use super::view::{copy, narrow};
-use super::{Alias, Call, Contiguity, Dims, Emit, Kernel, Outs, Shader, Variant, View, axis};
+use super::emit::{Arg, Head, Tensor, collapse};
+use super::fill::{check_rank, check_size};
+use super::map::{copy, pull, raw};
+use super::scatter::{INDEX, check_indices};
+use super::view::narrow;
+use super::{Alias, Call, Contiguity, Dims, Emit, Kernel, Outs, Shader, Strides, Variant, View, axis, broadcast_dims};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::fields;
 
-/// `Take`: a view for an index that is a number, a gather for a tensor of indices.
+/// `Take`: with one index a view, with a tensor of indices a gather.
 pub static TAKE: Kernel = Kernel::new(
     Alias::ViewUnlessTensor { of: fields::take::x, contiguity: Contiguity::Breaks, index: fields::take::index },
     take_shape,
     take,
 );
-/// Not written yet.
-pub static TAKE_ALONG_AXIS: Kernel = Kernel::unwritten();
-/// Not written yet.
-pub static GATHER: Kernel = Kernel::unwritten();
+/// `TakeAlongAxis`.
+pub static TAKE_ALONG_AXIS: Kernel = Kernel::new(Alias::Fresh, along_shape, along);
+/// `Gather`.
+pub static GATHER: Kernel = Kernel::new(Alias::Fresh, gather_shape, gather).with_scratch(1);
 
-static TAKE_SHADER: Shader = Shader {
-    name: "take",
-    text: include_str!("../../shaders/take.wgsl"),
-    uses: &[include_str!("../../shaders/ops_unary.wgsl")],
-};
+static GATHER_SHADER: Shader =
+    Shader { name: "gather", text: include_str!("../../shaders/gather.wgsl"), uses: &[INDEX] };
+static OFFSETS_SHADER: Shader =
+    Shader { name: "gather_offsets", text: include_str!("../../shaders/gather_offsets.wgsl"), uses: &[INDEX] };
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct TakeParams {
+struct GatherParams {
     head: Head,
     a: Arg,
-    index: Arg,
-    indices: Head,
-    extent: u32,
-    rows: u32,
-    inner: u32,
+    b: Arg,
+    size: u32,
+    stride: i32,
+    pad: [u32; 2],
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct OffsetsParams {
+    head: Head,
+    b: Arg,
+    size: u32,
+    stride: i32,
+    add: u32,
     pad: u32,
 }
 
-/// Words of an index, for the dtypes that indices have.
-///
-/// # Errors
-/// When the dtype is not a 32- or 64-bit integer.
-pub(crate) fn index_words(dtype: DType) -> Result<u32> {
-    match dtype {
-        DType::I32 | DType::U32 => Ok(1),
-        DType::I64 => Ok(2),
-        other => Err(Error::unsupported(format!("indices are {other}; i32, u32 and i64 can be indices"))),
-    }
+/// Emits `out[i] = x[base(i) + index(i) * stride]`; `bases` and `places` are strides of `x` and of the
+/// indices over the output's dims.
+pub(super) fn pick(
+    e: &mut Emit<'_>,
+    x: &Tensor,
+    indices: &Tensor,
+    out: &Tensor,
+    [bases, places]: [&Strides; 2],
+    [size, stride]: [isize; 2],
+) {
+    let (dims, [sa, sb]) = collapse(&out.view.dims, [bases, places]);
+    let params = GatherParams {
+        head: Head::new(out, &dims),
+        a: Arg::new(x.space, x.offset, &sa, false),
+        b: Arg::new(indices.space, indices.offset, &sb, false),
+        size: size as u32,
+        stride: stride as i32,
+        pad: [0; 2],
+    };
+    let t = raw(out.view.dtype);
+    pull(e, &Variant::new(&GATHER_SHADER, t.calc(), t).inputs(&[t, indices.view.dtype]), &params, &params.head, t);
 }
 
-/// Row `index` of one axis, the axis dropped. An index that is not known yet stands for any row.
-fn row(x: &View, at: usize, index: Option<i64>) -> Result<View> {
-    let n = x.dims[at] as i64;
-    let i = index.unwrap_or(0);
-    let i = if i < 0 { i + n } else { i };
-    if i < 0 || i >= n {
-        let index = index.unwrap_or(0);
-        return Err(Error::input(format!("index {index} is out of range for the {n} rows of axis {at}")));
+fn not_empty(size: usize, axis: usize, picks: usize) -> Result<()> {
+    if size == 0 && picks > 0 {
+        return Err(Error::malformed(format!("{picks} indices into axis {axis}, which is empty")));
     }
-    let mut v = narrow(x, at, i as usize, i as usize + 1, 1);
+    Ok(())
+}
+
+/// Element `index` of one axis, which vanishes.
+fn select(x: &View, at: usize, index: usize) -> View {
+    let mut v = narrow(x, at, index, index + 1, 1);
     v.dims.remove(at);
     v.strides.remove(at);
-    Ok(v)
+    v
+}
+
+/// The literal index of a `Take`, once it is known.
+fn take_index(c: &Call<'_>, size: usize) -> Result<Option<usize>> {
+    let Some(index) = c.maybe_int(fields::take::index) else { return Ok(None) };
+    let n = size as i64;
+    if index < -n || index >= n {
+        return Err(Error::malformed(format!("index {index} is out of range for an axis of {size}")));
+    }
+    Ok(Some(if index < 0 { index + n } else { index } as usize))
 }
 
 fn take_shape(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     use fields::take as f;
     let x = c.tensor(f::x)?;
     let at = axis(c.int(f::axis)?, x.rank())?;
-    if let Some(index) = c.optional(f::index) {
-        index_words(index.dtype)?;
-        let dims: Dims = x.dims[..at].iter().chain(&index.dims).chain(&x.dims[at + 1..]).copied().collect();
-        if dims.len() > crate::limits::MAX_RANK {
-            return Err(Error::limit(format!("rank {} passes {}", dims.len(), crate::limits::MAX_RANK)));
+    let Some(indices) = c.optional(f::index) else {
+        // Of an index not known yet only the place is open, not the shape.
+        let index = take_index(c, x.dims[at])?.unwrap_or(0);
+        not_empty(x.dims[at], at, 1)?;
+        out.view(c, f::out, select(x, at, index));
+        match c.known(f::x) {
+            Known::Fill(v) => out.know(c, f::out, Known::Fill(*v)),
+            Known::Input { port, view } if c.maybe_int(f::index).is_some() => {
+                out.know(c, f::out, Known::Input { port: *port, view: select(view, at, index) });
+            }
+            _ => {}
         }
-        if x.dims[at] == 0 && dims.iter().all(|&d| d > 0) {
-            return Err(Error::input(format!("rows are taken from axis {at}, which has none")));
-        }
-        out.fresh(c, f::out, x.dtype, &dims);
         return Ok(());
-    }
-    let index = c.maybe_int(f::index);
-    out.view(c, f::out, row(x, at, index)?);
-    match c.known(f::x) {
-        Known::No => {}
-        Known::Fill(v) => out.know(c, f::out, Known::Fill(*v)),
-        Known::Input { port, view } if index.is_some() => {
-            out.know(c, f::out, Known::Input { port: *port, view: row(view, at, index)? });
-        }
-        Known::Input { .. } => {}
-    }
+    };
+    check_indices(indices)?;
+    not_empty(x.dims[at], at, indices.count())?;
+    let dims: Dims = x.dims[..at].iter().chain(&indices.dims).chain(&x.dims[at + 1..]).copied().collect();
+    check_rank(dims.len())?;
+    check_size(x.dtype, &dims)?;
+    out.fresh(c, f::out, x.dtype, &dims);
     Ok(())
 }
 
@@ -100,30 +131,136 @@ fn take(c: &Call<'_>, e: &mut Emit<'_>) -> Result<()> {
     use fields::take as f;
     let (x, out) = (e.tensor(c, f::x)?, e.tensor(c, f::out)?);
     let at = axis(c.int(f::axis)?, x.view.rank())?;
-    let Some(index) = e.optional(c, f::index)? else {
-        // The output could not be a view.
-        let view = row(&x.view, at, c.maybe_int(f::index))?;
-        return copy(e, &x.with_view(view), &out);
+    let size = x.view.dims[at];
+    let Some(indices) = e.optional(c, f::index)? else {
+        let index = take_index(c, size)?
+            .ok_or_else(|| Error::unsupported("the index depends on tensor data and is not known here"))?;
+        return copy(e, &x.with_view(select(&x.view, at, index)), &out);
     };
-    let mut head = Head::new(&out, &x.view.dims);
-    head.count = out.view.count() as u32;
-    let params = TakeParams {
-        head,
-        a: x.arg(),
-        index: index.arg(),
-        indices: Head::new(&index, &index.view.dims),
-        extent: x.view.dims[at] as u32,
-        rows: index.view.count() as u32,
-        inner: x.view.dims[at + 1..].iter().product::<usize>() as u32,
-        pad: 0,
-    };
-    let t = x.view.dtype;
-    let variant = Variant::new(&TAKE_SHADER, t.calc(), t)
-        .func("cast")
-        .inputs(&[t])
-        .option("INDEX_WORDS", index_words(index.view.dtype)?);
-    e.dispatch_2d(&variant, &params, fold(head.threads(t).div_ceil(64)));
+    let (before, after) = (at, x.view.rank() - at - 1);
+    let zeros = |n: usize| std::iter::repeat_n(0isize, n);
+    let bases = x.view.strides[..at]
+        .iter()
+        .copied()
+        .chain(zeros(indices.view.rank()))
+        .chain(x.view.strides[at + 1..].iter().copied())
+        .collect();
+    let places = zeros(before).chain(indices.view.strides.iter().copied()).chain(zeros(after)).collect();
+    pick(e, &x, &indices, &out, [&bases, &places], [size as isize, x.view.strides[at]]);
     Ok(())
+}
+
+/// The sizes of `TakeAlongAxis`: those of the indices along the axis, else what both broadcast to.
+fn along_dims(x: &View, indices: &View, at: usize) -> Result<Dims> {
+    if x.rank() != indices.rank() {
+        return Err(Error::malformed(format!("indices of rank {} into rank {}", indices.rank(), x.rank())));
+    }
+    let mut base = x.dims.clone();
+    base[at] = indices.dims[at];
+    broadcast_dims(&base, &indices.dims)
+}
+
+fn along_shape(c: &Call<'_>, out: &mut Outs) -> Result<()> {
+    use fields::take_along_axis as f;
+    let (x, indices) = (c.tensor(f::x)?, c.tensor(f::indices)?);
+    let at = axis(c.int(f::axis)?, x.rank())?;
+    check_indices(indices)?;
+    let dims = along_dims(x, indices, at)?;
+    not_empty(x.dims[at], at, dims.iter().product())?;
+    check_size(x.dtype, &dims)?;
+    out.fresh(c, f::out, x.dtype, &dims);
+    Ok(())
+}
+
+fn along(c: &Call<'_>, e: &mut Emit<'_>) -> Result<()> {
+    use fields::take_along_axis as f;
+    let (x, indices, out) = (e.tensor(c, f::x)?, e.tensor(c, f::indices)?, e.tensor(c, f::out)?);
+    let at = axis(c.int(f::axis)?, x.view.rank())?;
+    let mut base = x.view.clone();
+    (base.dims[at], base.strides[at]) = (1, 0);
+    let bases = base.broadcast(&out.view.dims)?.strides;
+    let places = indices.view.broadcast(&out.view.dims)?.strides;
+    pick(e, &x, &indices, &out, [&bases, &places], [x.view.dims[at] as isize, x.view.strides[at]]);
+    Ok(())
+}
+
+/// The axes that a `Gather` indexes, the sizes of its index tensors together and of the slices it reads.
+struct GatherDims {
+    axes: SmallVec<[usize; 8]>,
+    indices: Dims,
+    slices: Dims,
+}
+
+fn gather_dims(c: &Call<'_>, x: &View) -> Result<GatherDims> {
+    use fields::gather as f;
+    let given = c.ints(f::axes);
+    let axes = given.iter().map(|a| axis(a.unwrap_or(0), x.rank())).collect::<Result<SmallVec<[usize; 8]>>>()?;
+    let count = c.len_of(f::indices);
+    if axes.len() != count || (1..count).any(|i| axes[..i].contains(&axes[i])) {
+        return Err(Error::malformed(format!("{count} index tensors for axes {:?}", &axes[..])));
+    }
+    let wanted = c.ints(f::slice_sizes);
+    let fits = |(s, &d): (&Option<i64>, &usize)| s.is_some_and(|s| s >= 0 && s as u64 <= d as u64);
+    if wanted.len() != x.rank() || !wanted.iter().zip(&x.dims).all(fits) {
+        return Err(Error::malformed(format!("slices of {wanted:?} from {:?}", &x.dims[..])));
+    }
+    let slices = wanted.iter().map(|s| s.unwrap_or(0) as usize).collect();
+    let mut indices = Dims::new();
+    for i in 0..count {
+        check_indices(c.tensor_at(f::indices, i))?;
+        indices = broadcast_dims(&indices, &c.tensor_at(f::indices, i).dims)?;
+    }
+    Ok(GatherDims { axes, indices, slices })
+}
+
+fn gather_shape(c: &Call<'_>, out: &mut Outs) -> Result<()> {
+    use fields::gather as f;
+    let x = c.tensor(f::x)?;
+    let d = gather_dims(c, x)?;
+    let dims: Dims = d.indices.iter().chain(&d.slices).copied().collect();
+    check_rank(dims.len())?;
+    check_size(x.dtype, &dims)?;
+    let picks = d.indices.iter().product();
+    check_size(DType::U32, &d.indices)?;
+    d.axes.iter().try_for_each(|&a| not_empty(x.dims[a], a, picks))?;
+    out.scratch_words(picks);
+    out.fresh(c, f::out, x.dtype, &dims);
+    Ok(())
+}
+
+fn gather(c: &Call<'_>, e: &mut Emit<'_>) -> Result<()> {
+    use fields::gather as f;
+    let (x, out, offsets) = (e.tensor(c, f::x)?, e.tensor(c, f::out)?, e.scratch(c, 0)?);
+    let d = gather_dims(c, &x.view)?;
+    for (i, &a) in d.axes.iter().enumerate() {
+        let indices = e.tensor_at(c, f::indices, i)?;
+        let view = indices.view.broadcast(&d.indices)?;
+        let (walk, [s]) = collapse(&d.indices, [&view.strides]);
+        // A slice may begin no later than where it still fits.
+        let params = OffsetsParams {
+            head: Head::new(&offsets, &walk),
+            b: Arg::new(indices.space, indices.offset, &s, false),
+            size: (x.view.dims[a] - d.slices[a] + 1).min(x.view.dims[a]) as u32,
+            stride: x.view.strides[a] as i32,
+            add: u32::from(i > 0),
+            pad: 0,
+        };
+        let t = DType::U32;
+        pull(e, &Variant::new(&OFFSETS_SHADER, t.calc(), t).inputs(&[indices.view.dtype]), &params, &params.head, t);
+    }
+    let rows = View::contiguous(DType::U32, &d.indices);
+    let bases = std::iter::repeat_n(0, rows.rank()).chain(x.view.strides.iter().copied()).collect();
+    let places = rows.strides.iter().copied().chain(std::iter::repeat_n(0, x.view.rank())).collect();
+    if d.axes.is_empty() {
+        return copy(e, &x.with_view(whole_slices(&x.view, &d.slices)), &out);
+    }
+    pick(e, &x, &offsets, &out, [&bases, &places], [0, 1]);
+    Ok(())
+}
+
+/// The first slice of `x`.
+fn whole_slices(x: &View, slices: &[usize]) -> View {
+    View { dims: slices.into(), ..x.clone() }
 }
 
 #[cfg(test)]
@@ -132,17 +269,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variants_validate() {
-        for t in [DType::F32, DType::F16, DType::BF16] {
-            validate(&Variant::new(&TAKE_SHADER, t.calc(), t).func("cast").inputs(&[t]));
+    fn every_variant_is_valid() {
+        for index in DType::ALL.into_iter().filter(|t| !t.is_float()) {
+            for t in [DType::I64, DType::U32, DType::I16, DType::U8] {
+                validate(&Variant::new(&GATHER_SHADER, t.calc(), t).inputs(&[t, index]));
+            }
+            validate(&Variant::new(&OFFSETS_SHADER, DType::U32.calc(), DType::U32).inputs(&[index]));
         }
     }
 
     #[test]
-    fn rows_count_from_the_end() {
-        let x = View::contiguous(DType::F32, &[4, 3]);
-        assert_eq!(row(&x, 0, Some(-1)).unwrap().offset, 9);
-        assert_eq!(row(&x, 1, Some(2)).unwrap().strides[..], [3]);
-        assert!(row(&x, 0, Some(4)).unwrap_err().to_string().contains("index 4"));
+    fn a_select_drops_its_axis() {
+        let v = select(&View::contiguous(DType::F32, &[2, 3, 4]), 1, 2);
+        assert_eq!((&v.dims[..], &v.strides[..], v.offset), (&[2, 4][..], &[12, 1][..], 8));
+    }
+
+    #[test]
+    fn indices_along_an_axis_stretch_the_others() {
+        let x = View::contiguous(DType::F32, &[2, 5, 1]);
+        let i = View::contiguous(DType::I64, &[1, 3, 4]);
+        assert_eq!(&along_dims(&x, &i, 1).unwrap()[..], &[2, 3, 4]);
+        assert!(along_dims(&x, &View::contiguous(DType::I64, &[3]), 1).is_err());
     }
 }

@@ -25,7 +25,6 @@ fn item_int(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     match c.known_item(f::x) {
         Some(v) => out.value(c, f::out, Value::Int(v)),
         None => {
-            out.value(c, f::out, Value::Unknown);
             out.wait = c.vid(f::out).map(|v| (c.use_of(f::x, 0), v));
         }
     }
@@ -35,7 +34,7 @@ fn item_int(c: &Call<'_>, out: &mut Outs) -> Result<()> {
 fn int_binary(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     use fields::add_int as f;
     let (Some(x), Some(y)) = (c.maybe_int(f::a), c.maybe_int(f::b)) else {
-        out.value(c, f::out, Value::Unknown);
+        out.value(c, f::out, later(c.func(), c.value(f::a), c.value(f::b)));
         return Ok(());
     };
     let result = match c.func() {
@@ -48,6 +47,18 @@ fn int_binary(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     let result = result.ok_or_else(|| Error::malformed(format!("{x} and {y} overflow or divide by zero")))?;
     out.value(c, f::out, Value::Int(result));
     Ok(())
+}
+
+/// A sum or difference with a scalar that is not known yet.
+fn later(func: &str, a: Value, b: Value) -> Value {
+    let shifted = |of, plus: Option<i64>| plus.map_or(Value::Unknown, |plus| Value::Later { of, plus });
+    match (func, a, b) {
+        ("add_int", Value::Later { of, plus }, Value::Int(v))
+        | ("add_int", Value::Int(v), Value::Later { of, plus }) => shifted(of, plus.checked_add(v)),
+        ("subtract_int", Value::Later { of, plus }, Value::Int(v)) => shifted(of, plus.checked_sub(v)),
+        ("subtract_int", _, _) => a.minus(b).map_or(Value::Unknown, Value::Int),
+        _ => Value::Unknown,
+    }
 }
 
 /// Rounds towards minus infinity.

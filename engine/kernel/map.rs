@@ -124,7 +124,7 @@ static BINARY_SHADER: Shader = Shader { name: "map_binary", text: MAP_BINARY, us
 static BINARY_MATH_SHADER: Shader = Shader {
     name: "map_binary_math",
     text: MAP_BINARY,
-    uses: &[MATH, include_str!("../../shaders/ops_binary_math.wgsl")],
+    uses: &[MATH, include_str!("../../shaders/pow_f32.wgsl"), include_str!("../../shaders/ops_binary_math.wgsl")],
 };
 static TERNARY_SHADER: Shader = Shader {
     name: "map_ternary",

@@ -16,6 +16,7 @@ use crate::limits::MAX_RANK;
 use crate::op::Field;
 
 pub mod attend;
+pub mod cache;
 pub mod call;
 pub mod control;
 pub mod conv;

@@ -159,7 +159,7 @@ fn emit_rows(
         .option("HAS_W", u32::from(w.is_some()))
         .option("HAS_Z", u32::from(z.is_some()))
         .option("PER_WORD", per as u32)
-        .option("LANES", lanes)
+        .option("THREADS", lanes)
         .option("SIDE", side);
     e.dispatch_2d(&v, &params, fold(total.div_ceil(rows) as u32));
 }

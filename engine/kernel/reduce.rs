@@ -48,7 +48,12 @@ static SCAN_64: [Shader; 4] =
 static TWO_PASS: Shader = Shader {
     name: "reduce_spread",
     text: include_str!("../../shaders/reduce_spread.wgsl"),
-    uses: &[include_str!("../../shaders/expo.wgsl"), include_str!("../../shaders/lanes.wgsl"), PARAMS],
+    uses: &[
+        include_str!("../../shaders/math_f32.wgsl"),
+        include_str!("../../shaders/expo.wgsl"),
+        include_str!("../../shaders/lanes.wgsl"),
+        PARAMS,
+    ],
 };
 static CAST: Shader = Shader {
     name: "map_unary",

@@ -15,7 +15,7 @@ pub static ROPE: Kernel = Kernel::new(Alias::Fresh, shape, rope);
 static SHADER: Shader = Shader {
     name: "rope",
     text: include_str!("../../shaders/rope.wgsl"),
-    uses: &[include_str!("../../shaders/expo.wgsl"), include_str!("../../shaders/turn.wgsl")],
+    uses: &[include_str!("../../shaders/math_f32.wgsl"), include_str!("../../shaders/expo.wgsl")],
 };
 
 #[derive(Clone, Copy, Pod, Zeroable)]

@@ -11,7 +11,7 @@ use crate::op::{Field, fields};
 
 const X: Field = Field(0);
 
-const fn view(contiguity: Contiguity, shape: fn(&Call<'_>, &mut Outs) -> Result<()>) -> Kernel {
+pub(super) const fn view(contiguity: Contiguity, shape: fn(&Call<'_>, &mut Outs) -> Result<()>) -> Kernel {
     let encode = match contiguity {
         Contiguity::Needs => copy_rows,
         Contiguity::Same | Contiguity::Keeps | Contiguity::Breaks | Contiguity::NeedsThenBreaks => copy_views,
@@ -80,7 +80,7 @@ fn copy_strided(c: &Call<'_>, e: &mut Emit<'_>) -> Result<()> {
 }
 
 /// Emits the view `f(x)` as the output in `field`; what the host knows of `x` follows through the same `f`.
-fn emit_view(c: &Call<'_>, out: &mut Outs, field: Field, f: impl Fn(&View) -> Result<View>) -> Result<()> {
+pub(super) fn emit_view(c: &Call<'_>, out: &mut Outs, field: Field, f: impl Fn(&View) -> Result<View>) -> Result<()> {
     let x = c.tensor(X)?;
     out.view(c, field, f(x)?);
     match c.known(X) {
@@ -118,10 +118,8 @@ fn squeeze(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     let mut drop: SmallVec<[bool; 8]> = x.dims.iter().map(|&d| listed.is_empty() && d == 1).collect();
     for a in listed {
         let a = axis(a.unwrap_or(0), x.rank())?;
-        if x.dims[a] != 1 {
-            return Err(Error::malformed(format!("axis {a} has size {}, only size 1 can be squeezed", x.dims[a])));
-        }
-        drop[a] = true;
+        // As PyTorch: a listed axis of another size stays.
+        drop[a] = x.dims[a] == 1;
     }
     emit_view(c, out, fields::squeeze::out, |x| {
         let keep = |i: &usize| !drop[*i];
@@ -144,7 +142,14 @@ fn split(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     use fields::split as f;
     let x = c.tensor(X)?;
     let at = axis(c.int(f::axis)?, x.rank())?;
-    let sizes = c.ints(f::sizes);
+    let mut sizes = c.ints(f::sizes);
+    if sizes.len() == 1 && c.len_of(f::outs) > 1 {
+        // One size stands for all parts; the last may be smaller.
+        let size = sizes[0].unwrap_or(0).max(0);
+        let last = x.dims[at] as i64 - size.saturating_mul(c.len_of(f::outs) as i64 - 1);
+        sizes.resize(c.len_of(f::outs), Some(size));
+        *sizes.last_mut().unwrap_or(&mut None) = Some(last);
+    }
     if sizes.len() != c.len_of(f::outs) {
         return Err(Error::malformed(format!("{} sizes for {} outputs", sizes.len(), c.len_of(f::outs))));
     }
@@ -294,12 +299,34 @@ fn slice(c: &Call<'_>, out: &mut Outs) -> Result<()> {
     let x = c.tensor(X)?;
     let at = axis(c.int(f::axis)?, x.rank())?;
     let step = c.int(f::step)?;
-    if step < 1 {
-        return Err(Error::unsupported(format!("step {step}; only positive steps are slices")));
+    if step < 0 {
+        return slice_backwards(c, out, at, step);
     }
-    // A bound that is not known yet may be anything: the whole axis is the upper bound.
+    let step = usize::try_from(step).ok().filter(|&s| s > 0).ok_or_else(|| Error::malformed("step 0 in a slice"))?;
+    // Bounds that are not known yet may be anything: the whole axis is the upper bound, or the distance
+    // of the two where that is known.
     let (from, to) = (c.maybe_int(f::start), c.maybe_int(f::stop));
     out.inexact |= from.is_none() || to.is_none();
+    let to = match (from, to) {
+        (None, None) => c.difference(f::start, f::stop).map(|d| d.max(0)),
+        _ => to,
+    };
     let (first, last) = slice_range(from.unwrap_or(0), to.unwrap_or(i64::MAX), x.dims[at]);
-    emit_view(c, out, f::out, |x| Ok(narrow(x, at, first, last, step as usize)))
+    emit_view(c, out, f::out, |x| Ok(narrow(x, at, first, last, step)))
+}
+
+/// A slice with a negative step, by Python's rules: from `start` down to, not including, `stop`.
+fn slice_backwards(c: &Call<'_>, out: &mut Outs, at: usize, step: i64) -> Result<()> {
+    use fields::slice as f;
+    let n = c.tensor(X)?.dims[at] as i64;
+    let clamp = |v: i64| if v < 0 { v.saturating_add(n).max(-1) } else { v.min(n - 1) };
+    let (from, to) = (clamp(c.int(f::start)?), clamp(c.int(f::stop)?));
+    let count = if from > to { (from - to).unsigned_abs().div_ceil(step.unsigned_abs()) } else { 0 };
+    emit_view(c, out, f::out, |x| {
+        let mut v = x.clone();
+        v.dims[at] = count as usize;
+        v.offset = (x.offset as isize + from.max(0) as isize * x.strides[at]) as usize;
+        v.strides[at] = x.strides[at].saturating_mul(step as isize);
+        Ok(v)
+    })
 }

@@ -316,7 +316,7 @@ ops! {
     133 RandomBits random_bits &random::RANDOM_BITS => {
         out: Tid Out Required, shape: IntsOrVids In Required, seed: Vid In Optional, width: I32 In Default = 4,
     }
-    134 UpdateAndAttend update_and_attend &attend::UPDATE_AND_ATTEND => {
+    134 UpdateAndAttend update_and_attend &cache::UPDATE_AND_ATTEND => {
         q: Tid In Required, k: Tid In Required, v: Tid In Required, position: Tid In Required, out: Tid Out Required,
         layer_id: I32 In Optional, scale: F32 In Optional, out_dtype: I8 In Optional,
     }

@@ -179,6 +179,9 @@ impl Builder<'_> {
             let life = self.value(inst, u.slot)?;
             self.row[i] = life;
             self.touch(life, step);
+            if u.access.writes() {
+                self.writes.push((life, step));
+            }
         }
         for (i, u) in uses.iter().enumerate().filter(|(_, u)| u.access == Access::Out) {
             self.row[i] = self.written(step, kernel.alias, uses, i, u.slot);

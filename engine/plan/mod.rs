@@ -38,13 +38,20 @@ impl Timeline {
         Ok(Self { steps, lives })
     }
 
-    /// Sizes at the given argument shapes, and the places of all lives.
+    /// Sizes at the given argument shapes, and the places of all lives. `made` are constants as the init chain
+    /// left them.
     ///
     /// # Errors
     /// When an argument or a shape rule does not fit.
-    pub fn place(&self, g: &Graph, args: &[Argument], keep_temps: bool) -> Result<Placed> {
+    pub fn place(
+        &self,
+        g: &Graph,
+        made: &[(crate::table::Slot, View)],
+        args: &[Argument],
+        keep_temps: bool,
+    ) -> Result<Placed> {
         let mut sizes = Sizes::default();
-        sizes.begin(g, &self.lives, args)?;
+        sizes.begin(g, &self.lives, made, args)?;
         let mut bytes = Col::filled(0u64, self.lives.len());
         for life in self.lives.slot.ids() {
             bytes[life] = extent_bytes(&sizes.views[life]);
@@ -67,7 +74,7 @@ impl Timeline {
                     && bytes[heir] == bytes[from]
         };
         let places = Places::of(&self.lives, self.steps.len(), &bytes, fits, keep_temps);
-        Ok(Placed { sizes, places })
+        Ok(Placed { sizes, places, bytes })
     }
 }
 
@@ -78,6 +85,8 @@ pub struct Placed {
     pub sizes: Sizes,
     /// Places.
     pub places: Places,
+    /// Most bytes of each life that has memory of its own.
+    pub bytes: Col<Life, u64>,
 }
 
 /// Data is not at hand when planning.
@@ -85,6 +94,9 @@ struct NoData;
 impl HostData for NoData {
     fn element(&self, _: u32, _: DType, _: usize) -> Option<i64> {
         None
+    }
+    fn runs(&self) -> bool {
+        false
     }
 }
 

@@ -74,11 +74,12 @@ pub struct Walk<'a, S> {
 }
 
 impl Sizes {
-    /// Readies the tables for a walk: what exists before it.
+    /// Readies the tables for a walk: what exists before it. `made` are constants as the init chain left them,
+    /// which may be other than the file declares.
     ///
     /// # Errors
     /// When an argument does not fit the file's bounds.
-    pub fn begin(&mut self, g: &Graph, lives: &Lives, args: &[Argument]) -> Result<()> {
+    pub fn begin(&mut self, g: &Graph, lives: &Lives, made: &[(Slot, View)], args: &[Argument]) -> Result<()> {
         let empty = View::contiguous(crate::dtype::DType::U8, &[0]);
         if self.views.len() != lives.len() {
             self.views = Col::filled(empty, lives.len());
@@ -95,6 +96,9 @@ impl Sizes {
             if let Some(dtype) = g.tensors.dtype[slot] {
                 self.views[Lives::of_slot(slot)] = View::contiguous(dtype, &dims);
             }
+        }
+        for (slot, view) in made {
+            self.views[Lives::of_slot(*slot)] = view.clone();
         }
         if args.len() != g.inputs.len() {
             return Err(Error::input(format!("{} arguments for {} inputs", args.len(), g.inputs.len())));
@@ -128,7 +132,8 @@ impl Sizes {
     }
 }
 
-/// Checks sizes against the file's bounds, naming the dimension that does not fit.
+/// Checks sizes against the file's bounds, naming the dimension that does not fit. A lower bound of 2 is how
+/// PyTorch's exporter writes "any size", because it treats 0 and 1 apart: it allows 1, which every decode step is.
 ///
 /// # Errors
 /// When the rank differs or a size is out of bounds.
@@ -142,7 +147,8 @@ pub fn check_dims(bounds: &[DimBound], dims: &[usize]) -> Result<()> {
     }
     for (i, (b, &d)) in bounds.iter().zip(dims).enumerate() {
         let too_big = b.max.is_some_and(|m| d > m as usize);
-        if d < b.min as usize || too_big {
+        let least = if b.min == 2 { 1 } else { b.min as usize };
+        if d < least || too_big {
             let range = match b.max {
                 Some(m) if m == b.min => format!("{m}"),
                 Some(m) => format!("{}..={m}", b.min),
@@ -316,9 +322,10 @@ impl<'a, S: Sink> Walk<'a, S> {
             && self.dry == 0
         {
             let life = row[index];
-            if let Some(v) = self.sink.read(step, life, &self.sizes.views[life])? {
-                self.sizes.values[vid] = Value::Int(v);
-            }
+            self.sizes.values[vid] = match self.sink.read(step, life, &self.sizes.views[life])? {
+                Some(v) => Value::Int(v),
+                None => Value::Later { of: step.0, plus: 0 },
+            };
         }
         Ok(work)
     }

@@ -3,6 +3,7 @@
 //! builder of programs in Rust ([`build`]).
 
 pub mod build;
+pub mod cache;
 pub mod check;
 mod facts;
 pub mod load;
@@ -236,6 +237,17 @@ pub struct Graph {
     pub outputs: Vec<Port>,
     /// The mutable buffers, in the order of the file's map.
     pub mutable: Vec<Slot>,
+    /// Windows and capacity of the cache that the runtime keeps; empty for other programs.
+    pub cache: CacheLimits,
+}
+
+/// What attention through the runtime's cache is bound by.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct CacheLimits {
+    /// Positions that a sequence can have.
+    pub capacity: usize,
+    /// Window of each layer; one stands for all.
+    pub windows: Vec<Option<usize>>,
 }
 
 /// An argument or result of a delegate.
@@ -257,6 +269,17 @@ impl Graph {
         let row = self.insts.args[inst] as usize + field.0 as usize;
         let start = self.args.start[row] as usize;
         start..start + self.args.count[row] as usize
+    }
+    /// The window of the layer that an `UpdateAndAttend` names, and the capacity of the cache.
+    pub fn cache_limits(&self, inst: Inst) -> (Option<usize>, usize) {
+        let layer = self.operands(inst, crate::op::fields::update_and_attend::layer_id).next();
+        let layer = match layer.map(|i| self.scalars.at(i)) {
+            Some(Operand::Int(v)) => v as usize,
+            _ => 0,
+        };
+        let windows = &self.cache.windows;
+        let window = if windows.len() == 1 { windows[0] } else { windows.get(layer).copied().flatten() };
+        (window, self.cache.capacity)
     }
     /// Names an instruction for messages: `chain c0, i12 Slice`.
     pub fn describe(&self, inst: Inst) -> String {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::program::cache::{CacheConfig, attach, from_methods};
 use crate::program::check::{Checked, check};
 use crate::program::load::load;
 use crate::program::pte::{Container, Method, PlanValue};
@@ -13,6 +14,14 @@ use crate::program::pte::{Container, Method, PlanValue};
 #[derive(Clone)]
 pub struct Model {
     inner: Arc<Inner>,
+}
+
+/// What a caller may say about a file.
+#[derive(Clone, Debug, Default)]
+pub struct ModelOptions {
+    /// The key-value cache of a program that leaves it to its runtime; the file's constant methods describe it
+    /// where this does not.
+    pub cache: Option<CacheConfig>,
 }
 
 struct Inner {
@@ -28,8 +37,16 @@ impl Model {
     /// # Errors
     /// When the file cannot be read, is malformed, or asks for something lowtide does not do.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &ModelOptions::default())
+    }
+
+    /// As [`Model::open`], with what the caller knows and the file does not say.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Self> {
         let path = path.as_ref();
-        Self::from_container(Container::open(path)?).map_err(|e| e.at(path.display()))
+        Self::from_container(Container::open(path)?, options).map_err(|e| e.at(path.display()))
     }
 
     /// Loads a program from memory.
@@ -37,10 +54,11 @@ impl Model {
     /// # Errors
     /// As [`Model::open`].
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
-        Self::from_container(Container::parse(Arc::new(bytes))?)
+        Self::from_container(Container::parse(Arc::new(bytes))?, &ModelOptions::default())
     }
 
-    fn from_container(container: Container) -> Result<Self> {
+    fn from_container(container: Container, options: &ModelOptions) -> Result<Self> {
+        let cache = options.cache.clone().or_else(|| from_methods(&container));
         let mut graphs = Vec::new();
         let mut first = Vec::new();
         let mut seen: Vec<(Range<usize>, usize)> = Vec::new();
@@ -53,7 +71,8 @@ impl Model {
                     .get(d.payload.clone())
                     .ok_or_else(|| at(Error::malformed("the payload lies outside of the file")))?;
                 seen.push((d.payload.clone(), graphs.len()));
-                graphs.push(load(payload).and_then(|g| check(g, &container.named)).map_err(at)?);
+                let graph = load(payload).and_then(|g| attach(g, cache.as_ref()));
+                graphs.push(graph.and_then(|g| check(g, &container.named)).map_err(at)?);
             }
         }
         Ok(Self { inner: Arc::new(Inner { container, graphs, first }) })

@@ -8,9 +8,9 @@ use crate::gpu::Gpu;
 use crate::gpu::record::{Recorder, integer};
 use crate::gpu::submit::{PARAM_RING_BYTES, Stream};
 use crate::gpu::weights::{Weights, write_padded};
-use crate::kernel::Value;
 use crate::kernel::call::HostData;
 use crate::kernel::emit::{Address, Dispatches, Variants};
+use crate::kernel::{Value, View};
 use crate::plan::lives::Lives;
 use crate::plan::place::{ALIGN, Places};
 use crate::plan::sizes::{Argument, Sizes, Walk, upper_dims};
@@ -18,12 +18,14 @@ use crate::plan::{Placed, Timeline};
 use crate::program::{Graph, Home, Port};
 use crate::session::BindOptions;
 use crate::session::value::{Item, Tensor, gather};
-use crate::table::{Col, Id, Life, Pipe, Slot, Step};
+use crate::table::{Chain, Col, Life, Pipe, Slot, Step};
 
 /// A graph with its timeline and its constants on the device. Shared by sessions.
 pub(crate) struct BoundGraph {
     pub(crate) main: Timeline,
-    init: Option<Timeline>,
+    init: Option<Init>,
+    /// Constants as the init chain leaves them.
+    made: Vec<(Slot, View)>,
     pub(crate) weights: Weights,
     shards: Col<Step, [u32; 2]>,
     /// Byte offset of each mutable buffer in the session's state.
@@ -32,6 +34,47 @@ pub(crate) struct BoundGraph {
     /// Whether the init chain names mutable buffers, so that each session runs it.
     init_per_session: bool,
     pub(crate) keep_temps: bool,
+}
+
+/// The init chain, planned: it takes no arguments.
+struct Init {
+    timeline: Timeline,
+    placed: Placed,
+    /// The graph without inputs, which the init chain must not read.
+    graph: Graph,
+}
+
+impl Init {
+    fn new(g: &Graph, chain: Chain, keep_temps: bool) -> Result<Self> {
+        let timeline = Timeline::of(g, chain)?;
+        let named = timeline.steps.inst.iter().flat_map(|(_, &i)| &g.uses[i]);
+        if named.into_iter().any(|u| g.tensors.home(u.slot) == Home::Input) {
+            return Err(Error::malformed("the init chain reads an input"));
+        }
+        let mut graph = g.clone();
+        graph.inputs.clear();
+        let placed = timeline.place(&graph, &[], &[], keep_temps)?;
+        Ok(Self { timeline, placed, graph })
+    }
+
+    /// Constants that it writes, as it leaves them.
+    fn made(&self) -> Vec<(Slot, View)> {
+        let (g, t) = (&self.graph, &self.timeline);
+        let mut made: Vec<(Slot, View)> = Vec::new();
+        for step in t.steps.kind.ids() {
+            for u in &g.uses[t.steps.inst[step]] {
+                if u.access.writes() && g.tensors.home(u.slot) == Home::Constant && made.iter().all(|m| m.0 != u.slot) {
+                    made.push((u.slot, self.placed.sizes.views[Lives::of_slot(u.slot)].clone()));
+                }
+            }
+        }
+        made
+    }
+
+    fn names_state(&self) -> bool {
+        let (g, t) = (&self.graph, &self.timeline);
+        t.steps.inst.iter().any(|(_, &i)| g.uses[i].iter().any(|u| g.tensors.home(u.slot) == Home::Mutable))
+    }
 }
 
 /// Shapes that a session has planned, with the addresses of all lives.
@@ -116,19 +159,10 @@ impl BoundGraph {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
         let main = Timeline::of(g, g.main)?;
-        let init = g.init.map(|c| Timeline::of(g, c)).transpose()?;
-        let mut written = vec![false; g.tensors.len()];
-        let mut init_per_session = false;
-        if let Some(t) = &init {
-            for step in t.steps.kind.ids() {
-                for u in &g.uses[t.steps.inst[step]] {
-                    written[u.slot.index()] |= u.access.writes() && g.tensors.home(u.slot) == Home::Constant;
-                    init_per_session |= g.tensors.home(u.slot) == Home::Mutable;
-                }
-            }
-        }
-        let weights =
-            Weights::upload(gpu, g, file, constants, |s| written[s.index()], options.synthetic_weights, progress)?;
+        let init = g.init.map(|c| Init::new(g, c, options.keep_temps)).transpose()?;
+        let made = init.as_ref().map(Init::made).unwrap_or_default();
+        let init_per_session = init.as_ref().is_some_and(Init::names_state);
+        let weights = Weights::upload(gpu, g, file, constants, &made, options.synthetic_weights, progress)?;
         let shards = main.steps.inst.iter().map(|(_, &i)| weights.shards_of(g, i)).collect::<Vec<_>>().into();
         let mut state: Col<Life, u64> = Col::filled(0, g.tensors.len());
         let mut state_bytes = 0u64;
@@ -139,11 +173,20 @@ impl BoundGraph {
             state[Lives::of_slot(slot)] = state_bytes;
             state_bytes += (dims.iter().product::<usize>() as u64 * dtype.size() as u64).next_multiple_of(ALIGN);
         }
-        let bound =
-            Self { main, init, weights, shards, state, state_bytes, init_per_session, keep_temps: options.keep_temps };
+        let bound = Self {
+            main,
+            init,
+            made,
+            weights,
+            shards,
+            state,
+            state_bytes,
+            init_per_session,
+            keep_temps: options.keep_temps,
+        };
         if bound.init.is_some() {
             let mut stream = Stream::new(gpu, 256, bound.state_bytes)?;
-            bound.run_init(gpu, g, &mut stream, &written)?;
+            bound.run_init(gpu, &mut stream, true)?;
         }
         Ok(bound)
     }
@@ -161,45 +204,37 @@ impl BoundGraph {
         lives.slot.ids().map(|l| self.address(lives, places, l)).collect::<Vec<_>>().into()
     }
 
-    /// Runs the init chain and stores the constants that it writes.
-    fn run_init(&self, gpu: &Gpu, g: &Graph, stream: &mut Stream, written: &[bool]) -> Result<()> {
-        let Some(init) = &self.init else { return Ok(()) };
-        let args: Vec<Argument> = Vec::new();
-        if !g.inputs.is_empty() {
-            let named = init.steps.inst.iter().flat_map(|(_, &i)| &g.uses[i]);
-            if named.into_iter().any(|u| g.tensors.home(u.slot) == Home::Input) {
-                return Err(Error::malformed("the init chain reads an input"));
-            }
-        }
-        let mut bare = g.clone();
-        bare.inputs.clear();
-        let placed = init.place(&bare, &args, self.keep_temps)?;
-        let mut addresses = self.addresses(&init.lives, &placed.places);
+    /// Runs the init chain; with `store`, keeps the constants that it makes.
+    fn run_init(&self, gpu: &Gpu, stream: &mut Stream, store: bool) -> Result<()> {
+        let Some(Init { timeline, placed, graph: g }) = &self.init else { return Ok(()) };
+        let lives = &timeline.lives;
+        let mut addresses = self.addresses(lives, &placed.places);
         let mut end = placed.places.arena_bytes;
         let mut moves = Vec::new();
-        for slot in g.tensors.of(Home::Constant).map(Slot).filter(|s| written[s.index()]) {
-            let life = Lives::of_slot(slot);
-            let bytes = placed.sizes.views[life].bytes() as u64;
+        for (slot, view) in &self.made {
+            let life = Lives::of_slot(*slot);
             if let Address::Weights { shard, at } = addresses[life] {
-                moves.push((end, shard, at, bytes.next_multiple_of(4)));
+                moves.push((end, shard, at, (view.bytes() as u64).next_multiple_of(4)));
             }
             addresses[life] = Address::Arena(end);
-            end += bytes.next_multiple_of(ALIGN);
+            end += (view.bytes() as u64).next_multiple_of(ALIGN);
         }
-        for life in init.lives.slot.ids() {
-            if let Some(root) = init.lives.base[life] {
+        for life in lives.slot.ids() {
+            if let Some(root) = lives.base[life] {
                 addresses[life] = addresses[root];
             }
         }
         stream.reserve_arena(gpu, end)?;
-        let shards = init.steps.inst.iter().map(|(_, &i)| self.weights.shards_of(g, i)).collect::<Vec<_>>().into();
+        let shards = timeline.steps.inst.iter().map(|(_, &i)| self.weights.shards_of(g, i)).collect::<Vec<_>>().into();
         let mut sizes = Sizes::default();
-        sizes.begin(&bare, &init.lives, &args)?;
+        sizes.begin(g, lives, &[], &[])?;
         let recorder = Recorder {
             gpu,
             stream,
             weights: &self.weights,
             addresses: &addresses,
+            planned: &placed.bytes,
+            base: &lives.base,
             shards: &shards,
             variants: &mut Variants::default(),
             table: &mut Dispatches::default(),
@@ -211,10 +246,10 @@ impl BoundGraph {
             touched: 0,
             flushes: 0,
         };
-        let mut recorder = Walk::new(&bare, &init.steps, &init.lives, &mut sizes, &Arguments(&[]), recorder).run()?;
+        let mut recorder = Walk::new(g, &timeline.steps, lives, &mut sizes, &Arguments(&[]), recorder).run()?;
         recorder.flush()?;
         let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        for (from, shard, at, bytes) in moves {
+        for (from, shard, at, bytes) in moves.into_iter().filter(|m| store && m.3 > 0) {
             encoder.copy_buffer_to_buffer(&stream.arena, from, &self.weights.shards[shard as usize], at, bytes);
         }
         gpu.queue.submit([encoder.finish()]);
@@ -223,11 +258,11 @@ impl BoundGraph {
 
     /// Sizes and places at the given arguments.
     pub(crate) fn place(&self, g: &Graph, args: &[Argument]) -> Result<Placed> {
-        self.main.place(g, args, self.keep_temps)
+        self.main.place(g, &self.made, args, self.keep_temps)
     }
 
     /// A session's buffers, with the state as the init chain leaves it.
-    pub(crate) fn session(&self, gpu: &Gpu, g: &Graph) -> Result<GraphSession> {
+    pub(crate) fn session(&self, gpu: &Gpu) -> Result<GraphSession> {
         let mut s = GraphSession {
             stream: Stream::new(gpu, 256, self.state_bytes)?,
             sizes: Sizes::default(),
@@ -238,15 +273,15 @@ impl BoundGraph {
             shapes: Vec::new(),
             last: RunFacts::default(),
         };
-        self.reset(gpu, g, &mut s)?;
+        self.reset(gpu, &mut s)?;
         Ok(s)
     }
 
     /// Zeroes the state and runs an init chain that writes it.
-    pub(crate) fn reset(&self, gpu: &Gpu, g: &Graph, s: &mut GraphSession) -> Result<()> {
+    pub(crate) fn reset(&self, gpu: &Gpu, s: &mut GraphSession) -> Result<()> {
         s.stream.clear_state(gpu);
         if self.init_per_session {
-            self.run_init(gpu, g, &mut s.stream, &vec![false; g.tensors.len()])?;
+            self.run_init(gpu, &mut s.stream, false)?;
         }
         Ok(())
     }
@@ -293,7 +328,7 @@ impl BoundGraph {
         }
         let shape = self.shape(g, &mut s.shapes, items)?;
         s.stream.reserve_arena(gpu, shape.placed.places.arena_bytes)?;
-        s.sizes.begin(g, &self.main.lives, &shape.args)?;
+        s.sizes.begin(g, &self.main.lives, &self.made, &shape.args)?;
         for (port, item) in g.inputs.iter().zip(items) {
             if let (Port::Tensor(slot), Item::Tensor(t)) = (port, item)
                 && let Address::Arena(at) = shape.addresses[Lives::of_slot(*slot)]
@@ -308,6 +343,8 @@ impl BoundGraph {
             stream: &mut s.stream,
             weights: &self.weights,
             addresses: &shape.addresses,
+            planned: &shape.placed.bytes,
+            base: &self.main.lives.base,
             shards: &self.shards,
             variants: &mut s.variants,
             table: &mut s.table,
@@ -356,25 +393,23 @@ impl BoundGraph {
                         view.dims[at] = 1;
                     }
                     let skip = (view.offset * view.dtype.size()) as u64;
-                    let (state, at) = match addresses[life] {
-                        Address::Arena(at) => (false, at + skip),
-                        Address::State(at) => (true, at + skip),
-                        Address::Weights { .. } => return Err(Error::unsupported(format!("output {i} is a constant"))),
-                    };
+                    let from = addresses[life].plus(skip);
                     view.offset = 0;
-                    ranges.push((state, at, crate::plan::sizes::extent_bytes(&view)));
+                    ranges.push((from, crate::plan::sizes::extent_bytes(&view)));
                     views.push((i, view));
                 }
                 (Port::Int(v) | Port::Bool(v) | Port::Float(v), _) => {
                     out[i] = Some(match sizes.values[*v] {
                         Value::Int(x) => Item::Int(x),
                         Value::Float(x) => Item::Float(x),
-                        Value::Unknown => return Err(Error::malformed(format!("output {i} was never computed"))),
+                        Value::Unknown | Value::Later { .. } => {
+                            return Err(Error::malformed(format!("output {i} was never computed")));
+                        }
                     });
                 }
             }
         }
-        stream.read(gpu, &ranges, |k, bytes| {
+        stream.read(gpu, &self.weights, &ranges, |k, bytes| {
             let (i, view) = &views[k];
             out[*i] =
                 Some(Item::Tensor(Tensor { dtype: view.dtype, dims: view.dims.to_vec(), bytes: gather(view, bytes) }));

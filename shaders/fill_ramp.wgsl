@@ -1,15 +1,14 @@
-// out[i] = start + i * step.
+// out[i] = start + i * step in 64 bits, as the output stores it: constants (step 0, of raw bits) and ranges.
 
 struct Params {
     head: Head,
-    start: vec4<f32>,        // x: start, y: step
-    whole: vec4<u32>,        // start and step as 64-bit integers
+    start: vec2<u32>,
+    step: vec2<u32>,
 }
 @group(0) @binding(4) var<uniform> p: Params;
 
-// Integers wrap; a float adds in f32.
 fn value(i: u32) -> Out {
-    return arange_at(i);
+    return to_out(i64_add(p.start, i64_mul(vec2<u32>(i, 0u), p.step)));
 }
 
 @compute @workgroup_size(64)
