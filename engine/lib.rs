@@ -22,5 +22,5 @@ pub use error::{Error, ErrorKind, Result};
 pub use program::model::{Model, ModelOptions};
 pub use report::MemoryReport;
 pub use session::{
-    BindOptions, Bound, Engine, EngineOptions, Item, PlanOptions, Session, SessionOptions, Tensor, Want,
+    BindOptions, Bound, Engine, EngineOptions, Item, PlanOptions, RunFacts, Session, SessionOptions, Tensor, Want,
 };

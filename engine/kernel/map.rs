@@ -252,6 +252,8 @@ fn unary(c: &Call<'_>, e: &mut Emit<'_>) -> Result<()> {
     let mut func = c.func();
     let mut scalar = [0.0; 4];
     match func {
+        // The other bit of a bool is no bit of it.
+        "bitwise_invert" if from == DType::Bool => func = "logical_not",
         "gelu" if c.text(fields::gelu::approximate) == "tanh" => func = "gelu_tanh",
         "round" => {
             let decimals = c.maybe_int(fields::round::decimals).unwrap_or(0).clamp(-38, 38) as i32;
