@@ -288,6 +288,7 @@ fn calls_are_refused_by_name() {
     accept(read(&jump(2)));
     refused(read(&jump(3)), Malformed, "call 3 is out of range");
     refused(read(&jump(0)), ErrorKind::Unsupported, "call 1 jumps back to call 0");
+    refused(read(&jump(1)), ErrorKind::Unsupported, "call 1 jumps back to call 1");
     let list = with(&|c| c.methods[0].values.push(PlanValue::Tensors(vec![Some(0), Some(1)])));
     refused(read(&list), Malformed, "value 1 is not a tensor");
     let twice = with(&|c| c.methods[1].name = "forward".into());

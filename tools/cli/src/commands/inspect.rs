@@ -7,15 +7,18 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lowtide::program::load::load;
-use lowtide::program::pte::{Container, Method, PlanValue};
+use lowtide::program::pte::{Container, Method, PlanValue, TensorSpec};
 use lowtide::program::{Graph, Home, Port};
 use lowtide::table::{Chain, Slot};
-use lowtide::{Error, MemoryReport, Model};
+use lowtide::{Error, MemoryReport, Model, Tensor};
 use serde_json::{Map, Value as Json, json};
 
 use super::plan::{plan, report_json};
 use crate::failure::{Failure, Outcome};
 use crate::show;
+
+/// Stored tensors of up to this many elements are printed; larger ones are described.
+const MOST_ELEMENTS: usize = 64;
 
 /// Prints what a program file holds: methods, chains, ops, slots, constants and planned memory
 #[derive(clap::Args)]
@@ -77,9 +80,11 @@ struct ChainFacts {
 
 impl MethodFacts {
     fn of(container: &Container, m: &Method, model: Option<&Model>) -> Outcome<Self> {
-        let constants =
-            m.calls.is_empty().then(|| m.outputs.iter().filter_map(|&o| m.values.get(o)).map(value_json).collect());
         let bytes = container.data();
+        let constants = m
+            .calls
+            .is_empty()
+            .then(|| m.outputs.iter().filter_map(|&o| m.values.get(o)).map(|v| value_json(v, bytes)).collect());
         let delegates = m
             .delegates
             .iter()
@@ -196,8 +201,8 @@ fn value_text(v: &PlanValue) -> String {
     }
 }
 
-/// What a constant method returns. Tensors are described, not printed.
-fn value_json(v: &PlanValue) -> Json {
+/// What a constant method returns.
+fn value_json(v: &PlanValue, file: &[u8]) -> Json {
     match v {
         PlanValue::Int(v) => json!(v),
         PlanValue::Bool(v) => json!(v),
@@ -207,8 +212,19 @@ fn value_json(v: &PlanValue) -> Json {
         PlanValue::Doubles(v) => json!(v),
         PlanValue::Bools(v) => json!(v),
         PlanValue::None => Json::Null,
-        PlanValue::Tensor(_) | PlanValue::Tensors(_) => json!(value_text(v)),
+        PlanValue::Tensor(t) => elements(t, file).unwrap_or_else(|| json!(value_text(v))),
+        PlanValue::Tensors(_) => json!(value_text(v)),
     }
+}
+
+/// The elements of a small tensor that the file stores.
+fn elements(t: &TensorSpec, file: &[u8]) -> Option<Json> {
+    let dims: Vec<usize> = t.dims.iter().map(|d| d.max.unwrap_or(d.min) as usize).collect();
+    let tensor = Tensor::new(t.dtype, &dims, file.get(t.data.clone()?)?.to_vec()).ok()?;
+    if tensor.count() > MOST_ELEMENTS {
+        return None;
+    }
+    Some(if t.dtype.is_float() { json!(tensor.to_f64()) } else { json!(tensor.to_i64()) })
 }
 
 fn file_json(c: &Container, methods: &[MethodFacts], refusal: Option<&Error>) -> Json {
