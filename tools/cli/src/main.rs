@@ -37,6 +37,7 @@ WGPU_BACKEND (vulkan, metal, dx12) and WGPU_ADAPTER_NAME choose the adapter, as 
 #[derive(Subcommand)]
 enum Command {
     Generate(commands::generate::Args),
+    Bench(commands::bench::Args),
     Run(commands::run::Args),
     Inspect(commands::inspect::Args),
     Plan(commands::plan::Args),
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> Outcome {
     match command {
         Command::Generate(args) => commands::generate::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Plan(args) => commands::plan::run(&args),

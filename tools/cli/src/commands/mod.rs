@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod bench;
 pub(crate) mod devices;
 pub(crate) mod generate;
 pub(crate) mod inspect;

@@ -138,6 +138,20 @@ impl LanguageModel {
         Ok(row.split_off(row.len().saturating_sub(columns)))
     }
 
+    /// Forgets the text so far.
+    ///
+    /// # Errors
+    /// As [`Session::reset`].
+    pub(crate) fn reset(&mut self) -> lowtide::Result<()> {
+        self.position = 0;
+        self.session.reset()
+    }
+
+    /// Figures of the last run.
+    pub(crate) fn facts(&self) -> lowtide::RunFacts {
+        self.session.last_run().last().copied().unwrap_or_default()
+    }
+
     /// Bytes on the device: weights, state, arena, staging.
     pub(crate) fn memory(&self) -> [u64; 4] {
         self.session.memory()
