@@ -21,4 +21,6 @@ pub mod verify;
 pub use error::{Error, ErrorKind, Result};
 pub use program::model::{Model, ModelOptions};
 pub use report::MemoryReport;
-pub use session::{BindOptions, Bound, Engine, EngineOptions, Item, RunFacts, Session, SessionOptions, Tensor, Want};
+pub use session::{
+    BindOptions, Bound, Engine, EngineOptions, Item, PlanOptions, RunFacts, Session, SessionOptions, Tensor, Want,
+};

@@ -2,21 +2,22 @@
 
 mod graph;
 mod method;
+mod planning;
 mod value;
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::{AdapterFacts, Gpu, GpuOptions};
-use crate::plan::sizes::{Argument, upper_dims};
+use crate::plan::sizes::Argument;
 use crate::program::model::Model;
 use crate::program::pte::{MethodCall, PlanValue};
-use crate::program::{Graph, Port};
-use crate::report::MemoryReport;
 use graph::{BoundGraph, GraphSession};
 use method::Schedule;
 
 pub use graph::{RunFacts, Want};
+pub(crate) use graph::{arena_bytes, facts, staging_bytes};
+pub use planning::PlanOptions;
 pub use value::{Item, Tensor};
 
 /// How to open a device.
@@ -177,46 +178,6 @@ impl Bound {
         let graphs = self.inner.graphs.iter().map(|_| None).collect();
         Ok(Session { bound: self.clone(), options, graphs, runs: 0 })
     }
-
-    /// What a run of `method` needs, before any run: at the shapes of its tensor inputs, or at the file's
-    /// upper bounds where `shapes` is `None`.
-    ///
-    /// # Errors
-    /// When there is no such method or the shapes do not fit it.
-    pub fn plan(&self, method: &str, shapes: Option<&[Vec<usize>]>) -> Result<MemoryReport> {
-        let (number, m) = self.inner.model.method(method)?;
-        let first = self.inner.model.first_graph(number);
-        let mut report = MemoryReport::default();
-        for (i, _) in m.delegates.iter().enumerate() {
-            let (g, b) = (&self.inner.model.graphs()[first + i], &self.inner.graphs[first + i]);
-            let args = arguments(g, if m.delegates.len() == 1 { shapes } else { None })?;
-            let placed = b.place(g, &args)?;
-            let facts = graph::facts(&b.main, &placed, b.keep_temps);
-            report.add(g, &b.main, &placed, &facts, b.weights.bytes, b.state_bytes);
-        }
-        Ok(report)
-    }
-}
-
-/// Planning arguments of a graph: the given tensor shapes, or the upper bounds.
-fn arguments(g: &Graph, shapes: Option<&[Vec<usize>]>) -> Result<Vec<Argument>> {
-    let mut given = shapes.map(|s| s.iter());
-    g.inputs
-        .iter()
-        .enumerate()
-        .map(|(i, port)| match port {
-            Port::Tensor(slot) => match &mut given {
-                Some(list) => list
-                    .next()
-                    .map(|d| Argument::Tensor(d.as_slice().into()))
-                    .ok_or_else(|| Error::input(format!("no shape is given for input {i}"))),
-                None => {
-                    upper_dims(&g.tensors.dims[*slot]).map(Argument::Tensor).map_err(|e| e.at(format!("input {i}")))
-                }
-            },
-            Port::Int(_) | Port::Float(_) | Port::Bool(_) => Ok(Argument::Scalar(crate::kernel::Value::Unknown)),
-        })
-        .collect()
 }
 
 impl Session {
@@ -252,12 +213,7 @@ impl Session {
             }
             values[slot] = Some(item.clone());
         }
-        let want_of = |value: usize| {
-            if !schedule.needed[value] {
-                return Want::Nothing;
-            }
-            m.outputs.iter().position(|&o| o == value).map_or(Want::All, |i| wants.get(i).copied().unwrap_or_default())
-        };
+        let want_of = |value: usize| planning::want_of(m, &schedule, wants, value);
         for (call, _) in m.calls.iter().zip(&schedule.runs).filter(|(_, runs)| **runs) {
             match call {
                 MethodCall::Delegate { delegate, args } => {
@@ -276,7 +232,8 @@ impl Session {
                         })
                         .collect::<Result<Vec<_>>>()?;
                     let wanted: Vec<Want> = outs.iter().map(|&o| want_of(o)).collect();
-                    self.afford(first + delegate, &items).map_err(|e| e.at(format!("method {method}")))?;
+                    self.afford(first + delegate, &graph::arguments(&items)?, &wanted)
+                        .map_err(|e| e.at(format!("method {method}")))?;
                     let threshold = self.options.eval_threshold;
                     let session = self.graph(first + delegate)?;
                     let results = bound.graphs[first + delegate]
@@ -312,32 +269,34 @@ impl Session {
         slot.as_mut().ok_or_else(|| Error::unsupported("unreachable: the session was just made"))
     }
 
-    /// Refuses a run that does not fit the session's budget, before anything is submitted.
-    fn afford(&mut self, index: usize, items: &[Item]) -> Result<()> {
-        let inner = self.bound.inner.clone();
-        let (g, b) = (&inner.model.graphs()[index], &inner.graphs[index]);
-        let loaded: u64 = inner.graphs.iter().map(|b| b.weights.bytes + b.state_bytes).sum();
+    /// Bytes of arena and staging that the session may take, and what weights and state take.
+    fn limit(&self) -> (Option<u64>, u64) {
+        let loaded: u64 = self.bound.inner.graphs.iter().map(|b| b.weights.bytes + b.state_bytes).sum();
         let limit = match self.options.budget {
             Budget::Unlimited => None,
             Budget::Total(bytes) => Some(bytes.saturating_sub(loaded)),
             Budget::AboveLoaded(bytes) => Some(bytes),
         };
-        let limit = match (limit, self.options.memory_limit) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        let Some(limit) = limit else { return Ok(()) };
-        let others: u64 = self
-            .graphs
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| *i != index)
-            .filter_map(|(_, s)| s.as_ref().map(|s| s.stream.arena_bytes(&inner.gpu) + s.stream.staging_bytes()))
-            .sum();
-        let wanted = b.needs(g, self.graph(index)?, items)? + others;
+        (limit.into_iter().chain(self.options.memory_limit).min(), loaded)
+    }
+
+    /// Arena and staging that other graphs than `index` hold.
+    fn held_beside(&self, index: usize) -> u64 {
+        let gpu = &self.bound.inner.gpu;
+        let others = self.graphs.iter().enumerate().filter(|(i, _)| *i != index).filter_map(|(_, s)| s.as_ref());
+        others.map(|s| s.stream.arena_bytes(gpu) + s.stream.staging_bytes()).sum()
+    }
+
+    /// Refuses a run that does not fit the session's budget, before anything is submitted.
+    fn afford(&mut self, index: usize, args: &[Argument], wanted: &[Want]) -> Result<()> {
+        let (Some(limit), loaded) = self.limit() else { return Ok(()) };
+        let inner = self.bound.inner.clone();
+        let (g, b) = (&inner.model.graphs()[index], &inner.graphs[index]);
+        let others = self.held_beside(index);
+        let wanted = b.needs(g, self.graph(index)?, args, wanted)? + others;
         if wanted > limit {
             return Err(Error::new(
-                crate::error::ErrorKind::Memory,
+                ErrorKind::Memory,
                 format!(
                     "the run needs {wanted} bytes of arena and staging; the session's budget leaves {limit} \
                      (weights and state take {loaded}). Pass fewer rows at a time, or raise the budget"
@@ -350,6 +309,65 @@ impl Session {
             session.stream.release_arena(&inner.gpu);
         }
         Ok(())
+    }
+
+    /// Whether a run of `method` with tensor inputs of these shapes fits the session's budget and the device's largest
+    /// buffer, by planning alone: nothing runs.
+    ///
+    /// # Errors
+    /// When there is no such method or the shapes do not fit it.
+    pub fn fits(&self, method: &str, shapes: &[Vec<usize>], wants: &[Want]) -> Result<bool> {
+        let inner = &self.bound.inner;
+        let (number, m) = inner.model.method(method)?;
+        let first = inner.model.first_graph(number);
+        let (limit, _) = self.limit();
+        let mut total = 0;
+        for delegate in 0..m.delegates.len() {
+            let (g, b) = (&inner.model.graphs()[first + delegate], &inner.graphs[first + delegate]);
+            let args = planning::arguments(g, if m.delegates.len() == 1 { Some(shapes) } else { None })?;
+            let placed = match b.place(g, &args) {
+                Err(e) if e.kind() == ErrorKind::Limit => return Ok(false),
+                other => other?,
+            };
+            let arena = graph::arena_bytes(&placed);
+            if arena > inner.gpu.facts.binding_bytes.min(inner.gpu.facts.buffer_bytes) {
+                return Ok(false);
+            }
+            let wanted = planning::wanted(&inner.model, m, first, delegate, wants);
+            let held = self.graphs[first + delegate].as_ref().map_or(0, |s| s.stream.staging_bytes());
+            total += arena + graph::staging_bytes(g, &placed, &wanted).max(held);
+        }
+        let of_method = first..first + m.delegates.len();
+        let gpu = &inner.gpu;
+        total += (self.graphs.iter().enumerate().filter(|(i, _)| !of_method.contains(i)))
+            .filter_map(|(_, s)| s.as_ref())
+            .map(|s| s.stream.arena_bytes(gpu) + s.stream.staging_bytes())
+            .sum::<u64>();
+        Ok(limit.is_none_or(|limit| total <= limit))
+    }
+
+    /// The largest size from 1 to `most` at which a run fits, as [`Session::fits`] says of the shapes that `shapes` gives
+    /// for a size; 0 where not even 1 does. Long prompts are split into parts of this size.
+    ///
+    /// # Errors
+    /// As [`Session::fits`].
+    pub fn largest_fit(
+        &self,
+        method: &str,
+        most: usize,
+        wants: &[Want],
+        mut shapes: impl FnMut(usize) -> Vec<Vec<usize>>,
+    ) -> Result<usize> {
+        if most == 0 || self.fits(method, &shapes(most), wants)? {
+            return Ok(most);
+        }
+        // Sizes of intermediates grow with the size: below `low` all fit, from `high` on none.
+        let (mut low, mut high) = (0, most);
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if self.fits(method, &shapes(middle), wants)? { low = middle } else { high = middle }
+        }
+        Ok(low)
     }
 
     /// What the cache controls ask for after a run.
@@ -390,6 +408,20 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// From now on, measures each kernel on the device; runs get slower.
+    ///
+    /// # Errors
+    /// When the adapter has no timestamps.
+    pub fn start_profile(&mut self) -> Result<()> {
+        let gpu = self.bound.inner.gpu.clone();
+        self.graphs.iter_mut().flatten().try_for_each(|s| s.stream.start_profile(&gpu))
+    }
+
+    /// Per kernel variant since [`Session::start_profile`]: its label, dispatches and nanoseconds on the device.
+    pub fn profile(&self) -> Vec<(String, u64, f64)> {
+        self.graphs.iter().flatten().flat_map(GraphSession::profile).collect()
     }
 
     /// Figures of the last run of each delegate that has run.

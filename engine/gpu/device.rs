@@ -127,7 +127,7 @@ impl Gpu {
 
     fn open(adapter: &wgpu::Adapter, options: &GpuOptions) -> Result<Self> {
         let limits = adapter.limits();
-        let features = adapter.features() & wgpu::Features::PIPELINE_CACHE;
+        let features = adapter.features() & (wgpu::Features::PIPELINE_CACHE | wgpu::Features::TIMESTAMP_QUERY);
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("lowtide"),
             required_features: features,
@@ -187,7 +187,7 @@ impl Gpu {
     /// # Errors
     /// When the adapter's limits or memory do not allow it.
     pub(crate) fn buffer(&self, what: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer> {
-        let size = bytes.max(256).next_multiple_of(16);
+        let size = buffer_bytes(bytes);
         let limit = if usage.contains(wgpu::BufferUsages::STORAGE) {
             self.facts.binding_bytes.min(self.facts.buffer_bytes)
         } else {
@@ -212,6 +212,11 @@ impl Gpu {
             Some(e) => Err(memory(format!("{what}: the device could not give {size} bytes: {}", chain(&e)))),
         }
     }
+}
+
+/// Bytes that a buffer takes when so many are asked for.
+pub(crate) fn buffer_bytes(bytes: u64) -> u64 {
+    bytes.max(256).next_multiple_of(16)
 }
 
 /// The one layout of all kernels: arena, two weight shards, state, parameters.

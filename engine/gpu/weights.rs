@@ -188,6 +188,14 @@ fn declared_bytes(g: &Graph, slot: Slot) -> u64 {
     count * g.tensors.dtype[slot].map_or(0, |t| t.size() as u64)
 }
 
+/// Bytes of the constants of a graph on any device: how they are split into buffers does not change the sum.
+///
+/// # Errors
+/// None at present.
+pub(crate) fn planned_bytes(g: &Graph, ranges: &[Option<Range<usize>>], made: &[(Slot, View)]) -> Result<u64> {
+    Ok(plan(g, ranges, made, u64::MAX / 2)?.sizes.iter().sum())
+}
+
 fn plan(g: &Graph, ranges: &[Option<Range<usize>>], made: &[(Slot, View)], limit: u64) -> Result<Layout> {
     let constants = g.tensors.of(Home::Constant);
     let mut layout =

@@ -20,7 +20,7 @@ pub struct Lives {
     pub slot: Col<Life, Option<Slot>>,
     /// Where its memory is.
     pub home: Col<Life, Home>,
-    /// The step that makes it; the first step for what exists before the run.
+    /// The step from which it has memory: the one that makes it, or the first for what exists before the run.
     pub born: Col<Life, Step>,
     /// The last step at which its memory is needed, views of it included.
     pub dies: Col<Life, Step>,
@@ -418,8 +418,30 @@ impl Builder<'_> {
         self.close();
     }
 
+    /// An output takes memory from its first write on; from the beginning of the outermost SCAN around that, because
+    /// every turn passes its steps again.
+    fn outputs_begin(&mut self) {
+        let mut outermost: Vec<Step> = Vec::with_capacity(self.steps.len());
+        let mut open: Option<(Step, Step)> = None;
+        for (step, &kind) in self.steps.kind.iter() {
+            if open.is_none() && kind == StepKind::Scan {
+                open = Some((step, self.steps.twin[step]));
+            }
+            outermost.push(open.map_or(step, |o| o.0));
+            open = open.filter(|o| o.1 != step);
+        }
+        let mut seen = None;
+        for &(life, step) in &self.writes {
+            if self.out.home[life] == Home::Output && seen != Some(life) {
+                self.out.born[life] = outermost[step.index()];
+                seen = Some(life);
+            }
+        }
+    }
+
     fn finish(mut self) -> Lives {
         self.writes.sort_unstable();
+        self.outputs_begin();
         let ends = |parent: &Col<Life, Option<Life>>, last: &Col<Life, Step>| {
             let mut dies = last.clone();
             for v in last.ids().rev() {

@@ -1,5 +1,6 @@
 //! From a checked program to one whose memory is known: the timeline, effects, lives, sizes and places.
 
+pub mod bound;
 pub mod effects;
 pub mod lives;
 pub mod place;

@@ -1,7 +1,7 @@
 //! Addresses in the arena: every life at an offset where nothing else lives at the same time.
 //!
-//! Lives are placed one after the other into the best-fitting gap that all their steps leave free. A few
-//! orders are tried and the smallest result kept. The lower bound is the largest sum of live bytes over
+//! Lives are placed one after the other into a gap that all their steps leave free. A few orders are tried; then
+//! what sticks out at the top is placed earlier, again and again, for a bounded time. The lower bound is the largest sum of live bytes over
 //! the steps; no placement can be smaller.
 
 use crate::plan::lives::Lives;
@@ -12,6 +12,8 @@ use crate::table::{Col, Id, Life, Step};
 pub const ALIGN: u64 = 16;
 /// Programs with more lives than this are placed in one pass over the steps.
 const SEARCH_LIVES: usize = 6000;
+/// Work of the search for better places, in blocks looked at: some milliseconds.
+const SEARCH_WORK: usize = 4_000_000;
 
 /// Addresses and what they add up to.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +22,8 @@ pub struct Places {
     pub offset: Col<Life, u64>,
     /// Bytes each life has there; 0 for views, for what lives elsewhere and for what takes over another's place.
     pub bytes: Col<Life, u64>,
+    /// The first and the last step at which those bytes are taken.
+    pub span: Col<Life, (Step, Step)>,
     /// Bytes of the whole arena.
     pub arena_bytes: u64,
     /// Largest sum of live bytes over the steps.
@@ -81,7 +85,8 @@ impl Places {
             block_of[life] = blocks.len();
             blocks.push(Block { life, born, dies, bytes: size });
         }
-        let mut places = Self { bytes: Col::filled(0, lives.len()), ..Self::default() };
+        let span = Col::filled((Step(0), Step(0)), lives.len());
+        let mut places = Self { bytes: Col::filled(0, lives.len()), span, ..Self::default() };
         (places.lower_bound, places.peak_step) = lower_bound(&blocks, steps);
         let (offsets, total) = best_placement(&blocks, places.lower_bound);
         places.arena_bytes = total;
@@ -91,6 +96,7 @@ impl Places {
         }
         for b in &blocks {
             places.bytes[b.life] = b.bytes;
+            places.span[b.life] = (Step(b.born), Step(b.dies));
         }
         places
     }
@@ -113,56 +119,148 @@ fn lower_bound(blocks: &[Block], steps: usize) -> (u64, Step) {
     (best as u64, Step::new(at))
 }
 
-fn best_placement(blocks: &[Block], bound: u64) -> (Vec<u64>, u64) {
-    let mut order: Vec<usize> = (0..blocks.len()).collect();
-    let in_time = in_time_order(blocks);
-    if blocks.len() > SEARCH_LIVES || in_time.1 == bound {
-        return in_time;
+/// Addresses of all blocks, and where the last one ends.
+type Placement = (Vec<u64>, u64);
+
+/// The best of a few orders, made better by moving what sticks out at the top to the front.
+fn best_placement(blocks: &[Block], bound: u64) -> Placement {
+    let mut best = in_time_order(blocks);
+    if blocks.len() > SEARCH_LIVES || best.1 == bound {
+        return best;
     }
+    let mut order: Vec<usize> = (0..blocks.len()).collect();
+    let mut best_order = order.clone();
+    best_order.sort_by_key(|&i| (blocks[i].born, std::cmp::Reverse(blocks[i].bytes)));
     let span = |b: &Block| u64::from(b.dies - b.born + 1);
-    let keys: [&dyn Fn(&Block) -> std::cmp::Reverse<(u64, u64)>; 3] = [
+    let keys: [&dyn Fn(&Block) -> std::cmp::Reverse<(u64, u64)>; 4] = [
         &|b| std::cmp::Reverse((b.bytes, span(b))),
         &|b| std::cmp::Reverse((b.bytes.saturating_mul(span(b)), b.bytes)),
         &|b| std::cmp::Reverse((span(b), b.bytes)),
+        &|b| std::cmp::Reverse((b.bytes.ilog2().into(), span(b))),
     ];
-    let mut best = in_time;
-    for key in keys {
+    let mut search = Search { blocks, beside: beside(blocks), taken: Vec::new(), work: 0 };
+    for (key, lowest) in keys.iter().flat_map(|k| [(k, true), (k, false)]) {
         order.sort_by_key(|&i| key(&blocks[i]));
-        let tried = first_fit(blocks, &order);
-        if tried.1 < best.1 {
+        if let Some(tried) = search.fit(&order, lowest, best.1 - 1) {
+            best_order.clone_from(&order);
             best = tried;
         }
         if best.1 == bound {
-            break;
+            return best;
+        }
+    }
+    // Below a thousandth nothing is gained.
+    let enough = bound + bound / 1024;
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below.max(1) as u64) as usize
+    };
+    let (mut order, mut now) = (best_order.clone(), best.clone());
+    let mut idle = 0;
+    while best.1 > enough && search.work < SEARCH_WORK {
+        let mut next = order.clone();
+        if idle > 500 {
+            // Stuck: go on from elsewhere near the best.
+            idle = 0;
+            next.clone_from(&best_order);
+            for _ in 0..3 {
+                let (x, y) = (random(next.len()), random(next.len()));
+                next.swap(x, y);
+            }
+            now.1 = u64::MAX;
+        } else {
+            let top = |p: &usize| now.0[order[*p]] + blocks[order[*p]].bytes == now.1;
+            let tops: Vec<usize> = (0..order.len()).filter(top).collect();
+            let Some(&from) = tops.get(random(tops.len())) else { break };
+            let moved = next.remove(from);
+            next.insert(random(from + 1), moved);
+            if random(3) == 0 {
+                let (x, y) = (random(next.len()), random(next.len()));
+                next.swap(x, y);
+            }
+        }
+        idle += 1;
+        if let Some(tried) = search.fit(&next, random(4) != 0, now.1) {
+            if tried.1 < now.1 {
+                idle = 0;
+            }
+            (order, now) = (next, tried);
+            if now.1 < best.1 {
+                best.clone_from(&now);
+                best_order.clone_from(&order);
+            }
         }
     }
     best
 }
 
-/// Places blocks in the given order, each in the smallest gap that fits between those it lives beside.
-fn first_fit(blocks: &[Block], order: &[usize]) -> (Vec<u64>, u64) {
-    let mut offset = vec![0u64; blocks.len()];
-    let mut placed: Vec<usize> = Vec::new();
-    let mut total = 0;
-    for &i in order {
-        let b = &blocks[i];
-        let (mut at, mut best) = (0u64, None::<(u64, u64)>);
-        for &k in placed.iter().filter(|&&k| blocks[k].born <= b.dies && b.born <= blocks[k].dies) {
-            let start = offset[k];
-            if start >= at + b.bytes {
-                let gap = start - at;
-                if best.is_none_or(|(g, _)| gap < g) {
-                    best = Some((gap, at));
-                }
-            }
-            at = at.max(start + blocks[k].bytes);
+/// Blocks that live beside each block.
+fn beside(blocks: &[Block]) -> Vec<Vec<u32>> {
+    let mut order: Vec<u32> = (0..blocks.len() as u32).collect();
+    order.sort_by_key(|&i| blocks[i as usize].born);
+    let mut beside = vec![Vec::new(); blocks.len()];
+    let mut alive: Vec<u32> = Vec::new();
+    for &i in &order {
+        alive.retain(|&k| blocks[k as usize].dies >= blocks[i as usize].born);
+        for &k in &alive {
+            beside[k as usize].push(i);
+            beside[i as usize].push(k);
         }
-        offset[i] = best.map_or(at, |(_, at)| at);
-        total = total.max(offset[i] + b.bytes);
-        let pos = placed.partition_point(|&k| offset[k] <= offset[i]);
-        placed.insert(pos, i);
+        alive.push(i);
     }
-    (offset, total)
+    beside
+}
+
+/// Where a block goes before it has a place.
+const NOWHERE: u64 = u64::MAX;
+
+/// Tries orders.
+struct Search<'a> {
+    blocks: &'a [Block],
+    beside: Vec<Vec<u32>>,
+    /// Places taken beside the block at hand.
+    taken: Vec<(u64, u64)>,
+    /// Blocks looked at so far: equal programs get equal plans on any machine.
+    work: usize,
+}
+
+impl Search<'_> {
+    /// Places blocks in the given order, each in the lowest or the smallest gap that it fits between those it lives
+    /// beside. Gives up once something ends above `most`.
+    fn fit(&mut self, order: &[usize], lowest: bool, most: u64) -> Option<Placement> {
+        let mut offset = vec![NOWHERE; self.blocks.len()];
+        let mut total = 0;
+        for &i in order {
+            let bytes = self.blocks[i].bytes;
+            self.work += self.beside[i].len() + 1;
+            let there = self.beside[i].iter().map(|&k| k as usize).filter(|&k| offset[k] != NOWHERE);
+            self.taken.clear();
+            self.taken.extend(there.map(|k| (offset[k], offset[k] + self.blocks[k].bytes)));
+            self.taken.sort_unstable();
+            let (mut at, mut best) = (0u64, None::<(u64, u64)>);
+            for &(start, end) in &self.taken {
+                if start >= at + bytes {
+                    let gap = start - at;
+                    if best.is_none_or(|(g, _)| gap < g) {
+                        best = Some((gap, at));
+                    }
+                    if lowest {
+                        break;
+                    }
+                }
+                at = at.max(end);
+            }
+            offset[i] = best.map_or(at, |(_, at)| at);
+            total = total.max(offset[i] + bytes);
+            if total > most {
+                return None;
+            }
+        }
+        Some((offset, total))
+    }
 }
 
 /// Allocates and frees along the steps, as a run would: linear in the number of lives for real programs.

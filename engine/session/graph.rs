@@ -5,20 +5,22 @@ use std::ops::Range;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
+use crate::gpu::device::buffer_bytes;
 use crate::gpu::record::{Recorder, integer};
 use crate::gpu::submit::{PARAM_RING_BYTES, Stream};
 use crate::gpu::weights::{Weights, write_padded};
 use crate::kernel::call::HostData;
 use crate::kernel::emit::{Address, Dispatches, Variants};
 use crate::kernel::{Value, View};
+use crate::plan::bound::{Init, Tables};
 use crate::plan::lives::Lives;
 use crate::plan::place::{ALIGN, Places};
-use crate::plan::sizes::{Argument, Sizes, Walk, upper_dims};
+use crate::plan::sizes::{Argument, Sizes, Walk, extent_bytes};
 use crate::plan::{Placed, Timeline};
 use crate::program::{Graph, Home, Port};
 use crate::session::BindOptions;
 use crate::session::value::{Item, Tensor, gather};
-use crate::table::{Chain, Col, Life, Pipe, Slot, Step};
+use crate::table::{Col, Life, Pipe, Slot, Step};
 
 /// A graph with its timeline and its constants on the device. Shared by sessions.
 pub(crate) struct BoundGraph {
@@ -34,47 +36,6 @@ pub(crate) struct BoundGraph {
     /// Whether the init chain names mutable buffers, so that each session runs it.
     init_per_session: bool,
     pub(crate) keep_temps: bool,
-}
-
-/// The init chain, planned: it takes no arguments.
-struct Init {
-    timeline: Timeline,
-    placed: Placed,
-    /// The graph without inputs, which the init chain must not read.
-    graph: Graph,
-}
-
-impl Init {
-    fn new(g: &Graph, chain: Chain, keep_temps: bool) -> Result<Self> {
-        let timeline = Timeline::of(g, chain)?;
-        let named = timeline.steps.inst.iter().flat_map(|(_, &i)| &g.uses[i]);
-        if named.into_iter().any(|u| g.tensors.home(u.slot) == Home::Input) {
-            return Err(Error::malformed("the init chain reads an input"));
-        }
-        let mut graph = g.clone();
-        graph.inputs.clear();
-        let placed = timeline.place(&graph, &[], &[], keep_temps)?;
-        Ok(Self { timeline, placed, graph })
-    }
-
-    /// Constants that it writes, as it leaves them.
-    fn made(&self) -> Vec<(Slot, View)> {
-        let (g, t) = (&self.graph, &self.timeline);
-        let mut made: Vec<(Slot, View)> = Vec::new();
-        for step in t.steps.kind.ids() {
-            for u in &g.uses[t.steps.inst[step]] {
-                if u.access.writes() && g.tensors.home(u.slot) == Home::Constant && made.iter().all(|m| m.0 != u.slot) {
-                    made.push((u.slot, self.placed.sizes.views[Lives::of_slot(u.slot)].clone()));
-                }
-            }
-        }
-        made
-    }
-
-    fn names_state(&self) -> bool {
-        let (g, t) = (&self.graph, &self.timeline);
-        t.steps.inst.iter().any(|(_, &i)| g.uses[i].iter().any(|u| g.tensors.home(u.slot) == Home::Mutable))
-    }
 }
 
 /// Shapes that a session has planned, with the addresses of all lives.
@@ -131,6 +92,11 @@ impl HostData for Arguments<'_> {
     }
 }
 
+/// What planning needs of the arguments of a run.
+pub(crate) fn arguments(items: &[Item]) -> Result<Vec<Argument>> {
+    items.iter().map(argument).collect()
+}
+
 fn argument(item: &Item) -> Result<Argument> {
     Ok(match item {
         Item::Tensor(t) => Argument::Tensor(t.dims.as_slice().into()),
@@ -142,6 +108,14 @@ fn argument(item: &Item) -> Result<Argument> {
 }
 
 impl GraphSession {
+    /// Label, dispatches and device nanoseconds of each variant, slowest first.
+    pub(crate) fn profile(&self) -> Vec<(String, u64, f64)> {
+        let list = self.variants.list();
+        let mut rows: Vec<_> =
+            self.stream.profile().into_iter().map(|(p, n, t)| (list[p].label().into_owned(), n, t)).collect();
+        rows.sort_by(|a, b| b.2.total_cmp(&a.2));
+        rows
+    }
     /// Forgets planned shapes.
     pub(crate) fn forget_shapes(&mut self) {
         self.shapes.clear();
@@ -158,32 +132,11 @@ impl BoundGraph {
         options: &BindOptions<'_>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let main = Timeline::of(g, g.main)?;
-        let init = g.init.map(|c| Init::new(g, c, options.keep_temps)).transpose()?;
-        let made = init.as_ref().map(Init::made).unwrap_or_default();
+        let Tables { main, init, made, state, state_bytes, keep_temps } = Tables::of(g, options.keep_temps)?;
         let init_per_session = init.as_ref().is_some_and(Init::names_state);
         let weights = Weights::upload(gpu, g, file, constants, &made, options.synthetic_weights, progress)?;
         let shards = main.steps.inst.iter().map(|(_, &i)| weights.shards_of(g, i)).collect::<Vec<_>>().into();
-        let mut state: Col<Life, u64> = Col::filled(0, g.tensors.len());
-        let mut state_bytes = 0u64;
-        for slot in g.tensors.of(Home::Mutable).map(Slot) {
-            let dims = upper_dims(&g.tensors.dims[slot]).map_err(|e| e.at(format!("mutable buffer {slot}")))?;
-            let dtype = g.tensors.dtype[slot]
-                .ok_or_else(|| Error::malformed(format!("mutable buffer {slot} has no element type")))?;
-            state[Lives::of_slot(slot)] = state_bytes;
-            state_bytes += (dims.iter().product::<usize>() as u64 * dtype.size() as u64).next_multiple_of(ALIGN);
-        }
-        let bound = Self {
-            main,
-            init,
-            made,
-            weights,
-            shards,
-            state,
-            state_bytes,
-            init_per_session,
-            keep_temps: options.keep_temps,
-        };
+        let bound = Self { main, init, made, weights, shards, state, state_bytes, init_per_session, keep_temps };
         if bound.init.is_some() {
             let mut stream = Stream::new(gpu, 256, bound.state_bytes)?;
             bound.run_init(gpu, &mut stream, true)?;
@@ -286,23 +239,21 @@ impl BoundGraph {
         Ok(())
     }
 
-    /// Bytes of arena and staging that a run with these arguments takes.
-    pub(crate) fn needs(&self, g: &Graph, s: &mut GraphSession, items: &[Item]) -> Result<u64> {
-        let shape = self.shape(g, &mut s.shapes, items)?;
-        let outputs: u64 = g.tensors.of(Home::Output).map(|t| shape.placed.places.bytes[Life(t)]).sum();
-        Ok(shape.placed.places.arena_bytes.max(256) + PARAM_RING_BYTES + outputs.max(256))
+    /// Bytes of arena and staging that a run with these arguments takes when it reads back what is `wanted`.
+    pub(crate) fn needs(&self, g: &Graph, s: &mut GraphSession, args: &[Argument], wanted: &[Want]) -> Result<u64> {
+        let shape = self.shape(g, &mut s.shapes, args)?;
+        Ok(arena_bytes(&shape.placed) + staging_bytes(g, &shape.placed, wanted).max(s.stream.staging_bytes()))
     }
 
-    fn shape<'s>(&self, g: &Graph, shapes: &'s mut Vec<Shape>, items: &[Item]) -> Result<&'s Shape> {
-        let args = items.iter().map(argument).collect::<Result<Vec<_>>>()?;
+    fn shape<'s>(&self, g: &Graph, shapes: &'s mut Vec<Shape>, args: &[Argument]) -> Result<&'s Shape> {
         if let Some(i) = shapes.iter().position(|s| s.args == args) {
             let hit = shapes.remove(i);
             shapes.insert(0, hit);
         } else {
-            let placed = self.place(g, &args)?;
+            let placed = self.place(g, args)?;
             let addresses = self.addresses(&self.main.lives, &placed.places);
             shapes.truncate(SHAPES - 1);
-            shapes.insert(0, Shape { args, placed, addresses });
+            shapes.insert(0, Shape { args: args.to_vec(), placed, addresses });
         }
         Ok(&shapes[0])
     }
@@ -326,7 +277,7 @@ impl BoundGraph {
                 return Err(Error::input(format!("input {i} is {}; the file wants {want}", t.dtype)));
             }
         }
-        let shape = self.shape(g, &mut s.shapes, items)?;
+        let shape = self.shape(g, &mut s.shapes, &arguments(items)?)?;
         s.stream.reserve_arena(gpu, shape.placed.places.arena_bytes)?;
         s.sizes.begin(g, &self.main.lives, &self.made, &shape.args)?;
         for (port, item) in g.inputs.iter().zip(items) {
@@ -386,16 +337,11 @@ impl BoundGraph {
                 (_, Want::Nothing) => {}
                 (Port::Tensor(slot), _) => {
                     let life = Lives::of_slot(*slot);
-                    let mut view = sizes.views[life].clone();
-                    if want == Want::LastRow && view.rank() >= 3 && view.dims[view.rank() - 2] > 1 {
-                        let at = view.rank() - 2;
-                        view.offset += (view.dims[at] - 1) * view.strides[at] as usize;
-                        view.dims[at] = 1;
-                    }
+                    let mut view = part(&sizes.views[life], want);
                     let skip = (view.offset * view.dtype.size()) as u64;
                     let from = addresses[life].plus(skip);
                     view.offset = 0;
-                    ranges.push((from, crate::plan::sizes::extent_bytes(&view)));
+                    ranges.push((from, extent_bytes(&view)));
                     views.push((i, view));
                 }
                 (Port::Int(v) | Port::Bool(v) | Port::Float(v), _) => {
@@ -428,6 +374,42 @@ pub enum Want {
     LastRow,
     /// None of it: it is not read back.
     Nothing,
+}
+
+/// The part of a tensor that is read back.
+fn part(view: &View, want: Want) -> View {
+    let mut view = view.clone();
+    if want == Want::LastRow && view.rank() >= 3 && view.dims[view.rank() - 2] > 1 {
+        let at = view.rank() - 2;
+        view.offset += (view.dims[at] - 1) * view.strides[at] as usize;
+        view.dims[at] = 1;
+    }
+    view
+}
+
+/// Bytes of the arena buffer that a run at these places takes.
+pub(crate) fn arena_bytes(placed: &Placed) -> u64 {
+    buffer_bytes(placed.places.arena_bytes)
+}
+
+/// Bytes of parameters and of staging for what is read back.
+pub(crate) fn staging_bytes(g: &Graph, placed: &Placed, wanted: &[Want]) -> u64 {
+    let sizes = &placed.sizes;
+    let read: u64 = g
+        .outputs
+        .iter()
+        .enumerate()
+        .map(|(i, port)| match (port, wanted.get(i).copied().unwrap_or(Want::All)) {
+            (_, Want::Nothing) | (Port::Int(_) | Port::Bool(_) | Port::Float(_), _) => 0,
+            (Port::Tensor(slot), want) => {
+                let mut view = part(&sizes.views[Lives::of_slot(*slot)], want);
+                let odd = (view.offset * view.dtype.size()) as u64 & 3;
+                view.offset = 0;
+                (extent_bytes(&view) + odd).next_multiple_of(4)
+            }
+        })
+        .sum();
+    PARAM_RING_BYTES + buffer_bytes(read)
 }
 
 /// What the tables say of a run at these places.

@@ -71,7 +71,8 @@ impl<'a> Checker<'a> {
             return Err(format!("the timeline has {} steps, the chains unfold to {at}", t.steps.len()));
         }
         for slot in g.tensors.of(Home::Output).map(Slot) {
-            if t.lives.born[Life(slot.0)].index() < t.steps.len() && c.values[&slot].life == Life(slot.0) {
+            // An output that no step of the plan writes has no memory.
+            if placed.bytes[Life(slot.0)] > 0 && c.values[&slot].life == Life(slot.0) {
                 c.demand(c.values[&slot], Life(slot.0), "the result", slot).or_else(|e| {
                     // An output that no step of this path wrote has no value to demand.
                     if c.outside.contains_key(&Life(slot.0)) { Err(e) } else { Ok(()) }

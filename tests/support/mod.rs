@@ -1,5 +1,5 @@
 //! What several test programs share.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 pub mod checker;
 pub mod programs;

@@ -147,6 +147,11 @@ impl LanguageModel {
         self.session.reset()
     }
 
+    /// The session.
+    pub(crate) fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
     /// Figures of the last run.
     pub(crate) fn facts(&self) -> lowtide::RunFacts {
         self.session.last_run().last().copied().unwrap_or_default()
