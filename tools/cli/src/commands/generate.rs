@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lowtide::session::Budget;
-use lowtide::{Engine, ErrorKind, Model, SessionOptions};
+use lowtide::{Engine, Model, SessionOptions};
 use serde_json::{Value as Json, json};
 
 use crate::device::{DeviceArgs, adapter_json, bind, describe};
@@ -236,21 +236,11 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs the prompt and gives the logits of the first token. A part that does not fit the memory is halved.
+    /// Runs the prompt, in parts that fit, and gives the logits of the first token.
     fn prefill(&mut self, prompt: &[u32]) -> Outcome<Vec<f32>> {
         let mut logits = Vec::new();
-        let mut size = self.model.signature.chunk;
-        let mut rest = prompt;
-        while !rest.is_empty() {
-            let (part, after) = rest.split_at(size.min(rest.len()));
-            match self.model.feed(part) {
-                Err(e) if e.kind() == ErrorKind::Memory && part.len() > 1 => {
-                    size = part.len().div_ceil(2);
-                    continue;
-                }
-                result => logits = result?,
-            }
-            rest = after;
+        for part in prompt.chunks(self.model.part(prompt.len())?) {
+            logits = self.model.feed(part)?;
             self.note_part(part.len());
         }
         Ok(logits)

@@ -3,16 +3,15 @@
 use std::path::PathBuf;
 
 use lowtide::program::{DimBound, Port};
-use lowtide::{BindOptions, MemoryReport, Model};
+use lowtide::{MemoryReport, Model, PlanOptions, Want};
 use serde_json::{Value as Json, json};
 
-use crate::device::planning_engine;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 
 /// Prints what a run needs in memory, before any run
 ///
-/// No adapter is needed. Without --seq, sizes are those at the file's upper bounds.
+/// No adapter is needed, and weights are not read. Without --seq, sizes are those at the file's upper bounds.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The program
@@ -26,6 +25,9 @@ pub(crate) struct Args {
     /// Never release a temp: what a runtime without liveness analysis needs, for comparison
     #[arg(long)]
     keep_temps: bool,
+    /// Read back only the last row of the first result, as `generate` does
+    #[arg(long)]
+    last_row: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -34,20 +36,16 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Outcome {
     let model = Model::open(&args.model)?;
-    let report = plan(&model, &args.method, args.seq, args.keep_temps)?;
+    let shapes = args.seq.map(|n| shapes(&model, &args.method, n)).transpose()?;
+    let wants = if args.last_row { vec![Want::LastRow] } else { Vec::new() };
+    let options = PlanOptions { keep_temps: args.keep_temps, wants };
+    let report = model.plan(&args.method, shapes.as_deref(), &options)?;
     if args.json {
         println!("{:#}", report_json(&report));
     } else {
         print!("{}", text(&report));
     }
     Ok(())
-}
-
-/// Plans a method at the given size of its dynamic dimensions, or at their upper bounds.
-pub(crate) fn plan(model: &Model, method: &str, seq: Option<usize>, keep_temps: bool) -> Outcome<MemoryReport> {
-    let shapes = seq.map(|n| shapes(model, method, n)).transpose()?;
-    let bound = planning_engine()?.bind(model, BindOptions { keep_temps, ..BindOptions::default() })?;
-    Ok(bound.plan(method, shapes.as_deref())?)
 }
 
 /// The shapes of a method's tensor inputs where every dynamic dimension is `n`.
@@ -74,6 +72,7 @@ pub(crate) fn report_json(r: &MemoryReport) -> Json {
         "weights_bytes": r.weights_bytes,
         "state_bytes": r.state_bytes,
         "arena_bytes": r.arena_bytes,
+        "staging_bytes": r.staging_bytes,
         "peak_bytes": r.peak_bytes,
         "lower_bound_bytes": r.lower_bound_bytes,
         "end_live_temps": r.end_live_temps,
@@ -91,6 +90,7 @@ fn text(r: &MemoryReport) -> String {
         row("weights_bytes", r.weights_bytes, "constants, shared by sessions"),
         row("state_bytes", r.state_bytes, "mutable buffers of a session"),
         row("arena_bytes", r.arena_bytes, "arguments, results and intermediates"),
+        row("staging_bytes", r.staging_bytes, "dispatch parameters, and results on their way back"),
         row("peak_bytes", r.peak_bytes, "the sum"),
         row("lower_bound_bytes", r.lower_bound_bytes, "most bytes live at one step: no arena can be smaller"),
         row("end_live_temps", r.end_live_temps as u64, "intermediates never released"),
