@@ -26,11 +26,6 @@ impl DeviceArgs {
     }
 }
 
-/// An engine that computes nothing: for tables and plans, which need no adapter.
-pub(crate) fn planning_engine() -> Outcome<Engine> {
-    Ok(Engine::new(&EngineOptions { gpu: GpuOptions { noop: true, ..GpuOptions::default() } })?)
-}
-
 /// Binds a program, with a progress bar for its weights.
 pub(crate) fn bind(engine: &Engine, model: &Model) -> Outcome<Bound> {
     let bar = show::byte_bar("weights");

@@ -121,6 +121,18 @@ impl LanguageModel {
         Self { session, method: method.to_string(), signature, position: 0 }
     }
 
+    /// The most tokens, up to `most`, that a run fits the session's budget with.
+    ///
+    /// # Errors
+    /// As [`Session::largest_fit`].
+    pub(crate) fn largest_part(&self, most: usize) -> lowtide::Result<usize> {
+        let shapes = |n: usize| {
+            let tensors = self.signature.inputs(&vec![0; n], 0).into_iter();
+            tensors.filter_map(|item| if let Item::Tensor(t) = item { Some(t.dims) } else { None }).collect()
+        };
+        self.session.largest_fit(&self.method, most, &[Want::LastRow], shapes)
+    }
+
     /// Takes at most [`Signature::chunk`] tokens and gives the logits of what follows the last.
     ///
     /// # Errors
