@@ -7,6 +7,7 @@
 mod commands;
 mod device;
 mod failure;
+mod file;
 mod lm;
 mod show;
 

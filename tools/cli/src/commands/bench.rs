@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use lowtide::{BindOptions, Model, SessionOptions};
+use lowtide::{BindOptions, SessionOptions};
 use serde_json::{Value as Json, json};
 
 use crate::device::{DeviceArgs, describe};
 use crate::failure::{Failure, Outcome};
 use crate::lm::model::{LanguageModel, Signature};
-use crate::show;
+use crate::{file, show};
 
 /// Measures prefill and decode of a language model: medians of several runs, with their spread
 #[derive(clap::Args)]
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if args.runs == 0 {
         return Err(Failure::usage("--runs is 1 or more"));
     }
-    let model = Model::open(&args.model)?;
+    let model = file::open(&args.model)?;
     let signature = Signature::of(&model, &args.method)?;
     let engine = args.device.open()?;
     let bar = show::spinner("binding".to_string());

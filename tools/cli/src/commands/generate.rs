@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lowtide::session::Budget;
-use lowtide::{Engine, Model, SessionOptions};
+use lowtide::{Engine, ErrorKind, SessionOptions};
 use serde_json::{Value as Json, json};
 
 use crate::device::{DeviceArgs, adapter_json, bind, describe};
@@ -15,7 +15,7 @@ use crate::lm::model::{LanguageModel, Signature};
 use crate::lm::sampling::{Sampler, Settings};
 use crate::lm::text_stream::TextStream;
 use crate::lm::tokens::TokenizerFolder;
-use crate::show;
+use crate::{file, show};
 
 /// Continues a prompt with a language model
 ///
@@ -81,7 +81,7 @@ fn probability(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut clock = Clock::start();
     let loading = show::spinner(format!("opening {}", args.model.display()));
-    let model = Model::open(&args.model)?;
+    let model = file::open(&args.model)?;
     let signature = Signature::of(&model, &args.method)?;
     let folder = TokenizerFolder::open(args.tokenizer.as_deref(), &args.model)?;
     let prompt = prompt_tokens(args, &folder, signature.context)?;
@@ -236,11 +236,24 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs the prompt, in parts that fit, and gives the logits of the first token.
+    /// Runs the prompt and gives the logits of the first token: in the largest parts whose plan fits the memory. A part
+    /// that the device has no memory for after all is halved.
     fn prefill(&mut self, prompt: &[u32]) -> Outcome<Vec<f32>> {
         let mut logits = Vec::new();
-        for part in prompt.chunks(self.model.part(prompt.len())?) {
-            logits = self.model.feed(part)?;
+        let most = self.model.signature.chunk.min(prompt.len());
+        // Where not even one token fits, running it says what is wanted.
+        let mut size = self.model.largest_part(most)?.max(1);
+        let mut rest = prompt;
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(size.min(rest.len()));
+            match self.model.feed(part) {
+                Err(e) if e.kind() == ErrorKind::Memory && part.len() > 1 => {
+                    size = part.len().div_ceil(2);
+                    continue;
+                }
+                result => logits = result?,
+            }
+            rest = after;
             self.note_part(part.len());
         }
         Ok(logits)

@@ -8,6 +8,7 @@ use lowtide::{Item, Model, Session, SessionOptions, Tensor};
 
 use crate::device::{DeviceArgs, bind};
 use crate::failure::{Failure, Outcome};
+use crate::file;
 
 /// Runs a method on tensors from files and writes its results
 ///
@@ -40,7 +41,7 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Outcome {
     let steps = steps(args)?;
-    let model = Model::open(&args.model)?;
+    let model = file::open(&args.model)?;
     model.method(&args.method)?;
     let engine = args.device.open()?;
     let options = SessionOptions { budget: args.budget.unwrap_or_default(), ..SessionOptions::default() };
