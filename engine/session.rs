@@ -410,6 +410,20 @@ impl Session {
         Ok(())
     }
 
+    /// From now on, measures each kernel on the device; runs get slower.
+    ///
+    /// # Errors
+    /// When the adapter has no timestamps.
+    pub fn start_profile(&mut self) -> Result<()> {
+        let gpu = self.bound.inner.gpu.clone();
+        self.graphs.iter_mut().flatten().try_for_each(|s| s.stream.start_profile(&gpu))
+    }
+
+    /// Per kernel variant since [`Session::start_profile`]: its label, dispatches and nanoseconds on the device.
+    pub fn profile(&self) -> Vec<(String, u64, f64)> {
+        self.graphs.iter().flatten().flat_map(GraphSession::profile).collect()
+    }
+
     /// Figures of the last run of each delegate that has run.
     pub fn last_run(&self) -> Vec<RunFacts> {
         self.graphs.iter().flatten().map(|s| s.last).collect()

@@ -228,14 +228,21 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             }
         }
         if live {
-            for (var c = 0u; c < count; c++) {
-                let start = p.offset.z + place(p.v, b, kv, cell(j0 + c));
+            // Four keys at a time, so that their loads overlap. Past the end the weight is zero.
+            for (var c = 0u; c < count; c += 4u) {
+                var start: vec4<u32>;
+                for (var i = 0u; i < 4u; i++) {
+                    start[i] = p.offset.z + place(p.v, b, kv, cell(min(j0 + c + i, last - 1u)));
+                }
                 for (var t = 0u; t < SLOTS; t++) {
                     let d = t * THREADS + lane;
                     if d < p.v_dim {
-                        let x = load_c(V_SPACE, start + u32(i32(d) * p.v.w));
+                        let at = start + vec4<u32>(u32(i32(d) * p.v.w));
+                        let x = vec4<f32>(
+                            load_c(V_SPACE, at.x), load_c(V_SPACE, at.y), load_c(V_SPACE, at.z), load_c(V_SPACE, at.w));
                         for (var r = 0u; r < ROWS; r++) {
-                            acc[t * ROWS + r] += weight[r * THREADS + c] * x;
+                            let w = r * THREADS + c;
+                            acc[t * ROWS + r] += dot(vec4<f32>(weight[w], weight[w + 1u], weight[w + 2u], weight[w + 3u]), x);
                         }
                     }
                 }

@@ -368,7 +368,10 @@ fn ops_without_a_kernel_are_refused_where_they_can_run() {
     k.b.push(k.b.main(), "MetalKernel", args);
     let e = k.checked().unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unsupported);
-    assert_eq!(e.to_string(), "chain c0, i1 MetalKernel: no kernel is written for MetalKernel");
+    assert_eq!(
+        e.to_string(),
+        "chain c0, i1 MetalKernel: no kernel is written for the Metal kernel \"k\"; its source is not compiled"
+    );
 }
 
 #[test]

@@ -107,6 +107,8 @@ fn power(a: i128, b: i128) -> i128 {
     r.into()
 }
 
+type Unary = (&'static str, fn(i128) -> i128, bool);
+type Compare = (&'static str, fn(f64, f64) -> bool);
 type Binary = (&'static str, fn(i128, i128) -> i128, bool);
 
 const BINARY: &[Binary] = &[
@@ -174,7 +176,7 @@ fn integers_of_two_types_promote() {
 #[test]
 fn one_integer_ops_are_exact() {
     let engine = engine();
-    let functions: &[(&str, fn(i128) -> i128, bool)] = &[
+    let functions: &[Unary] = &[
         ("Neg", |a| -a, false),
         ("Abs", i128::abs, false),
         ("Sign", i128::signum, false),
@@ -191,17 +193,17 @@ fn one_integer_ops_are_exact() {
         let values = x.to_i64();
         for (op, f, to_bool) in functions {
             if t == DType::Bool && *op == "Neg" {
-                assert!(one(&engine, op, &[], &[x.clone()], t, &x.dims.clone()).is_err());
+                assert!(one(&engine, op, &[], std::slice::from_ref(&x), t, &x.dims.clone()).is_err());
                 continue;
             }
             let to = if *to_bool { DType::Bool } else { t };
-            let got = one(&engine, op, &[], &[x.clone()], to, &x.dims.clone()).unwrap().to_i64();
+            let got = one(&engine, op, &[], std::slice::from_ref(&x), to, &x.dims.clone()).unwrap().to_i64();
             for (g, &v) in got.iter().zip(&values) {
                 let want = if t == DType::Bool && *op == "BitwiseInvert" { 1 - v } else { wrap(f(v.into()), to) };
                 assert_eq!(*g, want, "{op} of {v} ({t})");
             }
         }
-        let exp = one(&engine, "Exp", &[], &[x.clone()], DType::F32, &x.dims.clone()).unwrap().to_f32();
+        let exp = one(&engine, "Exp", &[], std::slice::from_ref(&x), DType::F32, &x.dims.clone()).unwrap().to_f32();
         assert_eq!(exp[0], 1.0, "{t}");
         let quotient =
             one(&engine, "Divide", &[], &[x.clone(), x.clone()], DType::F32, &x.dims.clone()).unwrap().to_f32();
@@ -222,8 +224,14 @@ fn casts_between_every_two_types() {
             ints(from, &[edges(from).len()], &edges(from))
         };
         for to in DType::ALL {
-            let got =
-                one(&engine, "AsType", &[(fields::as_type::scalar_type, to.into())], &[x.clone()], to, &x.dims.clone());
+            let got = one(
+                &engine,
+                "AsType",
+                &[(fields::as_type::scalar_type, to.into())],
+                std::slice::from_ref(&x),
+                to,
+                &x.dims.clone(),
+            );
             let got = got.unwrap();
             let (fx, ix) = (x.to_f64(), x.to_i64());
             for i in 0..x.count() {
@@ -306,7 +314,7 @@ fn half_types_round_once_to_even() {
         &engine,
         "AsType",
         &[(fields::as_type::scalar_type, DType::F32.into())],
-        &[x.clone()],
+        std::slice::from_ref(&x),
         DType::F32,
         &[65536],
     );
@@ -321,7 +329,7 @@ fn float_comparisons_know_nan_and_both_zeros() {
     let v = [0.0, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-40];
     let pairs: Vec<(f64, f64)> = v.iter().flat_map(|&a| v.iter().map(move |&b| (a, b))).collect();
     let n = pairs.len();
-    let functions: &[(&str, fn(f64, f64) -> bool)] = &[
+    let functions: &[Compare] = &[
         ("Less", |a, b| a < b),
         ("LessEqual", |a, b| a <= b),
         ("Greater", |a, b| a > b),

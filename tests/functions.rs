@@ -49,6 +49,9 @@ fn erf(x: f64) -> f64 {
     (sum * (-a * a).exp() * std::f64::consts::FRAC_2_SQRT_PI).copysign(x)
 }
 
+/// An op, its reference and the error it may have.
+type Pairwise = (&'static str, fn(f64, f64) -> f64, f64);
+
 struct Function {
     op: &'static str,
     reference: fn(f64) -> f64,
@@ -163,7 +166,7 @@ fn two_argument_functions_keep_their_errors() {
     }
     let (a, b): (Vec<f32>, Vec<f32>) = pairs.iter().copied().unzip();
     let n = pairs.len();
-    let functions: &[(&str, fn(f64, f64) -> f64, f64)] = &[
+    let functions: &[Pairwise] = &[
         ("Power", f64::powf, 2.0),
         ("Divide", |a, b| a / b, 0.5),
         ("Atan2", f64::atan2, 4.0),

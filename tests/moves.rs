@@ -516,7 +516,7 @@ fn check_sort(engine: &Engine, t: DType, d: &[usize], axis: usize, v: &[f64]) {
         if op == "Partition" {
             args.push((fields::partition::kth, 0.into()));
         }
-        let got = one(engine, op, &args, &[x.clone()], t, d).unwrap().to_f64();
+        let got = one(engine, op, &args, std::slice::from_ref(&x), t, d).unwrap().to_f64();
         assert!(bits(&got) == bits(&sorted), "{op} {t} {d:?} {axis}\n{got:?}\n{sorted:?}");
     }
     let got =
@@ -541,15 +541,20 @@ fn bad_operands_are_named() {
     };
     let cases = [
         (
-            message("Take", &[(fields::take::axis, 2.into()), (fields::take::index, 0.into())], &[x.clone()], &[3]),
+            message(
+                "Take",
+                &[(fields::take::axis, 2.into()), (fields::take::index, 0.into())],
+                std::slice::from_ref(&x),
+                &[3],
+            ),
             "axis 2",
         ),
-        (message("Take", &[(fields::take::index, 5.into())], &[x.clone()], &[3]), "index 5"),
+        (message("Take", &[(fields::take::index, 5.into())], std::slice::from_ref(&x), &[3]), "index 5"),
         (
             message(
                 "Pad",
                 &[(fields::pad::pad_width, [1, 1].into()), (fields::pad::mode, "constant".into())],
-                &[x.clone()],
+                std::slice::from_ref(&x),
                 &[2, 3],
             ),
             "2 widths",
@@ -558,7 +563,7 @@ fn bad_operands_are_named() {
             message(
                 "Pad",
                 &[(fields::pad::pad_width, [0, 0, 0, -1].into()), (fields::pad::mode, "constant".into())],
-                &[x.clone()],
+                std::slice::from_ref(&x),
                 &[2, 2],
             ),
             "-1",
@@ -567,7 +572,10 @@ fn bad_operands_are_named() {
         (message("Add", &[], &[x.clone(), tensor(DType::F32, &[2, 2], &[0.0; 4])], &[2, 3]), "[2, 2]"),
         (message("BitwiseAnd", &[], &[x.clone(), x.clone()], &[2, 3]), "f32"),
         (message("Take", &[], &[x.clone(), x.clone()], &[2, 3, 3]), "f32"),
-        (message("Tile", &[(fields::tile::reps, [1 << 40, 1 << 40].into())], &[x.clone()], &[2, 3]), "2199023255552"),
+        (
+            message("Tile", &[(fields::tile::reps, [1 << 40, 1 << 40].into())], std::slice::from_ref(&x), &[2, 3]),
+            "2199023255552",
+        ),
     ];
     for (message, part) in cases {
         assert!(message.contains(part), "{message:?} does not name {part:?}");

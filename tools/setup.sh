@@ -25,7 +25,10 @@ install() {
 }
 
 has_vulkan_loader() {
-    { ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null | grep -q 'libvulkan\.so\.1'
+    # No pipe into `grep -q`: it ends early, and the writer's broken pipe would count as a failure.
+    local libraries
+    libraries=$(ldconfig -p 2>/dev/null || /sbin/ldconfig -p 2>/dev/null) || return 1
+    [[ $libraries == *libvulkan.so.1* ]]
 }
 
 has_vulkan_driver() {
@@ -45,13 +48,13 @@ setup_vulkan() {
     if [ ${#missing[@]} -gt 0 ]; then install "${missing[@]}"; fi
 }
 
-rust_version() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -n 1; }
+rust_version() { sed -n '/^rust-version = "/{s/.*"\(.*\)"/\1/p;q}' "$root/Cargo.toml"; }
 
 has_rust() {
     command -v cargo >/dev/null && command -v rustc >/dev/null || return 1
     local have
     have=$(cd "$root" && rustc --version 2>/dev/null | cut -d' ' -f2 | cut -d- -f1) || return 1
-    [ -n "$have" ] && [ "$(printf '%s\n%s\n' "$(rust_version)" "$have" | sort -V | head -n 1)" = "$(rust_version)" ]
+    [ -n "$have" ] && printf '%s\n%s\n' "$(rust_version)" "$have" | sort -V -C
 }
 
 setup_rust() {
@@ -59,7 +62,7 @@ setup_rust() {
     # Debian 13, Ubuntu 24.04 and later have rustup as a package.
     if ! command -v rustup >/dev/null && command -v apt-get >/dev/null; then
         as_root apt-get update -qq && updated=1
-        if apt-cache show rustup >/dev/null 2>&1; then install rustup; fi
+        case $(apt-cache policy rustup 2>/dev/null) in *"Candidate: "[0-9]*) install rustup ;; esac
     fi
     if command -v rustup >/dev/null; then
         say "installing the stable Rust toolchain with rustup"

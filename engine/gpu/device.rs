@@ -127,7 +127,7 @@ impl Gpu {
 
     fn open(adapter: &wgpu::Adapter, options: &GpuOptions) -> Result<Self> {
         let limits = adapter.limits();
-        let features = adapter.features() & wgpu::Features::PIPELINE_CACHE;
+        let features = adapter.features() & (wgpu::Features::PIPELINE_CACHE | wgpu::Features::TIMESTAMP_QUERY);
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("lowtide"),
             required_features: features,

@@ -29,6 +29,8 @@ pub struct Stream {
     cursor: usize,
     groups: BindGroups,
     pipes: Vec<wgpu::ComputePipeline>,
+    /// Device time of each kernel, where the session asks for it.
+    profile: Option<Profile>,
     /// Dispatches played so far, over all runs.
     pub dispatched: u64,
     /// Submissions so far, over all runs.
@@ -55,6 +57,7 @@ impl Stream {
             staging: staging_buffer(gpu, 256)?,
             groups: BindGroups::new(),
             pipes: Vec::new(),
+            profile: None,
             dispatched: 0,
             submitted: 0,
         })
@@ -128,6 +131,10 @@ impl Stream {
                 self.groups.insert(shards, group);
             }
         }
+        if self.profile.is_some() {
+            self.dispatched += table.len() as u64;
+            return self.play_timed(gpu, table);
+        }
         for first in (0..table.len()).step_by(SUBMIT_DISPATCHES) {
             let range = first..table.len().min(first + SUBMIT_DISPATCHES);
             if self.cursor + range.len() > PARAM_BLOCKS {
@@ -162,6 +169,48 @@ impl Stream {
             self.submitted += 1;
         }
         self.dispatched += table.len() as u64;
+        Ok(())
+    }
+
+    /// From now on, measures each dispatch on the device: one pass each, so runs get slower.
+    ///
+    /// # Errors
+    /// When the adapter has no timestamps.
+    pub fn start_profile(&mut self, gpu: &Gpu) -> Result<()> {
+        self.profile = Some(Profile::new(gpu)?);
+        Ok(())
+    }
+
+    /// Per compiled variant: dispatches and nanoseconds on the device since [`Stream::start_profile`].
+    pub fn profile(&self) -> Vec<(Pipe, u64, f64)> {
+        let totals = self.profile.as_ref().map(|p| p.totals.as_slice()).unwrap_or_default();
+        totals.iter().enumerate().filter(|(_, t)| t.0 > 0).map(|(i, t)| (Pipe::new(i), t.0, t.1)).collect()
+    }
+
+    fn play_timed(&mut self, gpu: &Gpu, table: &Dispatches) -> Result<()> {
+        for first in (0..table.len()).step_by(SUBMIT_DISPATCHES) {
+            let range = first..table.len().min(first + SUBMIT_DISPATCHES);
+            let bytes = &table.params[range.start * PARAM_BYTES..range.end * PARAM_BYTES];
+            gpu.queue.write_buffer(&self.params, 0, bytes);
+            self.cursor = range.len();
+            let Some(profile) = &mut self.profile else { return Ok(()) };
+            let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            for i in range.clone() {
+                let at = 2 * (i - first) as u32;
+                let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                    label: None,
+                    timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
+                        query_set: &profile.queries,
+                        beginning_of_pass_write_index: Some(at),
+                        end_of_pass_write_index: Some(at + 1),
+                    }),
+                });
+                pass.set_pipeline(&self.pipes[table.pipe[i].index()]);
+                pass.set_bind_group(0, &self.groups[&table.shards[i]], &[((i - first) * PARAM_BYTES) as u32]);
+                pass.dispatch_workgroups(table.groups[i][0], table.groups[i][1], 1);
+            }
+            profile.collect(gpu, encoder, &table.pipe[range])?;
+        }
         Ok(())
     }
 
@@ -287,4 +336,67 @@ impl Stream {
 
 fn staging_buffer(gpu: &Gpu, bytes: u64) -> Result<wgpu::Buffer> {
     gpu.buffer("staging", bytes, wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)
+}
+
+/// Timestamps around dispatches.
+struct Profile {
+    queries: wgpu::QuerySet,
+    resolved: wgpu::Buffer,
+    read: wgpu::Buffer,
+    /// Per variant: dispatches and nanoseconds.
+    totals: Vec<(u64, f64)>,
+}
+
+impl Profile {
+    fn new(gpu: &Gpu) -> Result<Self> {
+        if !gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY) {
+            return Err(Error::unsupported(format!("{} has no timestamps", gpu.facts.name)));
+        }
+        let count = 2 * SUBMIT_DISPATCHES as u32;
+        let bytes = u64::from(count) * 8;
+        let queries = gpu.device.create_query_set(&wgpu::QuerySetDescriptor {
+            label: None,
+            ty: wgpu::QueryType::Timestamp,
+            count,
+        });
+        let resolve = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
+        let read = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        Ok(Self {
+            queries,
+            resolved: gpu.buffer("timestamps", bytes, resolve)?,
+            read: gpu.buffer("timestamps", bytes, read)?,
+            totals: Vec::new(),
+        })
+    }
+
+    /// Submits what is encoded and adds up its times.
+    fn collect(&mut self, gpu: &Gpu, mut encoder: wgpu::CommandEncoder, pipes: &[Pipe]) -> Result<()> {
+        let count = 2 * pipes.len() as u32;
+        encoder.resolve_query_set(&self.queries, 0..count, &self.resolved, 0);
+        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.read, 0, u64::from(count) * 8);
+        gpu.queue.submit([encoder.finish()]);
+        let slice = self.read.slice(..u64::from(count) * 8);
+        slice.map_async(wgpu::MapMode::Read, |_| {});
+        let device = |e: String| Error::new(ErrorKind::Device, format!("timestamps: {e}"));
+        let wait = wgpu::PollType::Wait { submission_index: None, timeout: Some(TIMEOUT) };
+        gpu.device.poll(wait).map_err(|e| device(e.to_string()))?;
+        {
+            let view = slice.get_mapped_range().map_err(|e| device(e.to_string()))?;
+            let period = f64::from(gpu.queue.get_timestamp_period());
+            let stamps: Vec<u64> = view
+                .chunks_exact(8)
+                .map(|b| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
+                .collect();
+            for (pair, pipe) in stamps.chunks_exact(2).zip(pipes) {
+                if self.totals.len() <= pipe.index() {
+                    self.totals.resize(pipe.index() + 1, (0, 0.0));
+                }
+                let total = &mut self.totals[pipe.index()];
+                total.0 += 1;
+                total.1 += pair[1].saturating_sub(pair[0]) as f64 * period;
+            }
+        }
+        self.read.unmap();
+        Ok(())
+    }
 }

@@ -150,6 +150,6 @@ mod tests {
         for (position, rows, keys) in [(0, 3, 3), (3, 3, 6), (9, 3, 6), (9, 1, 4), (2, 1, 3), (3, 1, 4), (4, 1, 4)] {
             assert_eq!(span(6, Some(4), 100, Some(position), rows).unwrap().keys, keys, "{position} {rows}");
         }
-        assert!(span(6, Some(4), 100, Some(0), 4).is_err());
+        assert!(span(6, Some(4), 100, Some(10), 4).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Instructions that bracket chains, and foreign kernels. The walk over the timeline
+//! Instructions that bracket chains. The walk over the timeline
 //! ([`crate::plan::sizes::Walk`]) runs the brackets; no kernel of theirs does any work.
 
 use super::{Alias, Call, Emit, Kernel, Outs};
@@ -8,8 +8,6 @@ use crate::error::Result;
 pub static SCAN: Kernel = Kernel::new(Alias::Control, nothing_to_shape, nothing_to_do);
 /// `If`.
 pub static IF: Kernel = Kernel::new(Alias::Control, nothing_to_shape, nothing_to_do);
-/// `MetalKernel`: not written yet.
-pub static METAL_KERNEL: Kernel = Kernel::unwritten();
 
 fn nothing_to_shape(_: &Call<'_>, _: &mut Outs) -> Result<()> {
     Ok(())

@@ -14,6 +14,8 @@ use crate::dtype::{Calc, DType};
 use crate::error::{Error, Result};
 use crate::limits::MAX_RANK;
 use crate::op::Field;
+use crate::program::Graph;
+use crate::table::Inst;
 
 pub mod attend;
 pub mod cache;
@@ -22,6 +24,7 @@ pub mod control;
 pub mod conv;
 pub mod emit;
 pub mod fill;
+pub mod foreign;
 pub mod gather;
 pub mod host;
 pub mod map;
@@ -202,6 +205,12 @@ pub struct Kernel {
     pub scratch: usize,
     /// False refuses the program at load, naming the op.
     pub written: bool,
+    /// Refuses at load what the file alone shows that the kernel cannot run.
+    pub check: fn(&Graph, Inst) -> Result<()>,
+}
+
+fn admit(_: &Graph, _: Inst) -> Result<()> {
+    Ok(())
 }
 
 impl Kernel {
@@ -213,7 +222,7 @@ impl Kernel {
         fn no_encode(_: &Call<'_>, _: &mut Emit<'_>) -> Result<()> {
             Err(Error::unsupported("no kernel is written for this op"))
         }
-        Self { alias: Alias::Fresh, shape: no_shape, encode: no_encode, scratch: 0, written: false }
+        Self { alias: Alias::Fresh, shape: no_shape, encode: no_encode, scratch: 0, written: false, check: admit }
     }
     /// A family row without scratch.
     pub const fn new(
@@ -221,11 +230,16 @@ impl Kernel {
         shape: fn(&Call<'_>, &mut Outs) -> Result<()>,
         encode: fn(&Call<'_>, &mut Emit<'_>) -> Result<()>,
     ) -> Self {
-        Self { alias, shape, encode, scratch: 0, written: true }
+        Self { alias, shape, encode, scratch: 0, written: true, check: admit }
     }
     /// The same row with up to `count` scratch tensors.
     pub const fn with_scratch(mut self, count: usize) -> Self {
         self.scratch = count;
+        self
+    }
+    /// The same row with a check at load.
+    pub const fn with_check(mut self, check: fn(&Graph, Inst) -> Result<()>) -> Self {
+        self.check = check;
         self
     }
 }

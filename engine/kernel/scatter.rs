@@ -142,10 +142,10 @@ pub(super) fn put_region(e: &mut Emit<'_>, src: &Tensor, out: &Tensor, region: R
     let base = region.start * inner;
     let (from, to) = moved(src.view.dtype, out.view.dtype);
     let per_word = lanes(to);
-    let whole = [run, pitch, turn_pitch, base].iter().all(|n| n % per_word == 0)
+    let whole = [run, pitch, turn_pitch, base].iter().all(|n| n.is_multiple_of(per_word))
         || outer * turns == 1 && {
             // A single row: the words at its ends may still be shared with what lies beside it.
-            run % per_word == 0 && base % per_word == 0
+            run.is_multiple_of(per_word) && base.is_multiple_of(per_word)
         };
     let end = base + (outer - 1) * pitch + (turns - 1) * turn_pitch + run;
     let params = RegionParams {
@@ -251,7 +251,7 @@ fn index_copy(c: &Call<'_>, e: &mut Emit<'_>) -> Result<()> {
     let size = out.view.dims[at] as u32;
     let (from, to) = moved(update.view.dtype, out.view.dtype);
     let run: usize = dims[at + 1..].iter().product();
-    let merge = run % lanes(to) != 0;
+    let merge = !run.is_multiple_of(lanes(to));
     let b = Arg::new(indices.space, indices.offset, &indices.view.strides, false);
     let mut flags = None;
     if rows > 1 && !merge {

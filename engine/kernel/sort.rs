@@ -141,7 +141,7 @@ fn order(e: &mut Emit<'_>, x: &Tensor, at: usize, to: &Tensor, spare: Option<&Te
     };
     let passes = n.div_ceil(BLOCK).next_power_of_two().trailing_zeros();
     let spare = spare.unwrap_or(to);
-    let (mut from, mut into) = if passes % 2 == 0 { (spare, to) } else { (to, spare) };
+    let (mut from, mut into) = if passes.is_multiple_of(2) { (spare, to) } else { (to, spare) };
     let blocks = n.div_ceil(BLOCK) * count;
     e.dispatch(&variant(&BLOCK_FLOAT, &BLOCK_INT), &params(into, None, BLOCK), blocks as u32);
     for pass in 0..passes {

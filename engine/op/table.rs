@@ -295,7 +295,7 @@ ops! {
         originals: Tids In Required, sliced: Tids Out Required, outputs: Tids Out Required, carry: Tids InOut Required,
         body_chain_idx: I32 In Default = 0, scan_axis: I32 In Default = 1,
     }
-    126 MetalKernel metal_kernel &control::METAL_KERNEL => {
+    126 MetalKernel metal_kernel &foreign::METAL_KERNEL => {
         name: Str In Required, source: Str In Required, inputs: Tids In Required, outputs: Tids Out Required,
         grid: IntsOrVids In Required, threadgroup: IntsOrVids In Required, header: Str In Optional,
         input_names: Strs In Optional, output_names: Strs In Optional, ensure_row_contiguous: Bool In Default = 1,

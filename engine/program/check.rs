@@ -392,13 +392,15 @@ fn declared(graph: &Graph) -> Result<()> {
     Ok(())
 }
 
-/// Every op that can run has a kernel.
+/// Every op that can run has a kernel, which can run it as the file has it.
 fn kernels(graph: &Graph, reached: &[Chain]) -> Result<()> {
-    for &c in reached {
-        if let Some(&inst) = graph.chains[c].iter().find(|&&i| !graph.insts.op[i].row().kernel.written) {
-            let text = format!("no kernel is written for {}", graph.insts.op[inst]);
-            return Err(Error::unsupported(text).at(graph.describe(inst)));
-        }
+    for &inst in reached.iter().flat_map(|&c| &graph.chains[c]) {
+        let kernel = graph.insts.op[inst].row().kernel;
+        let can_run = match kernel.written {
+            true => (kernel.check)(graph, inst),
+            false => Err(Error::unsupported(format!("no kernel is written for {}", graph.insts.op[inst]))),
+        };
+        can_run.map_err(|e| e.at(graph.describe(inst)))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use lowtide::program::build::{Arg, ProgramBuilder, TensorRef};
 use lowtide::{BindOptions, Engine, EngineOptions, Item, Model, Result, SessionOptions, Tensor};
 
 /// The device that tests run on.
-pub fn engine() -> Engine {
+pub(crate) fn engine() -> Engine {
     Engine::new(&EngineOptions::default()).expect("an adapter")
 }
 
@@ -19,7 +19,7 @@ fn bounds(dims: &[usize]) -> Vec<DimBound> {
 ///
 /// # Errors
 /// When the program is refused or fails.
-pub fn program(
+pub(crate) fn program(
     engine: &Engine,
     inputs: &[Tensor],
     dtype: DType,
@@ -46,7 +46,7 @@ pub fn program(
 ///
 /// # Errors
 /// When the program is refused or fails.
-pub fn one(
+pub(crate) fn one(
     engine: &Engine,
     op: &str,
     args: &[(Field, Arg)],
@@ -61,7 +61,7 @@ pub fn one(
 }
 
 /// The arguments of an op with its tensor fields filled in order.
-pub fn fill(op: &str, args: &[(Field, Arg)], refs: &[TensorRef], out: TensorRef) -> Vec<(Field, Arg)> {
+pub(crate) fn fill(op: &str, args: &[(Field, Arg)], refs: &[TensorRef], out: TensorRef) -> Vec<(Field, Arg)> {
     use lowtide::op::FieldKind;
     let row = Op::from_name(op).expect("an op").row();
     let mut args = args.to_vec();
@@ -83,7 +83,7 @@ pub fn fill(op: &str, args: &[(Field, Arg)], refs: &[TensorRef], out: TensorRef)
 }
 
 /// A tensor of any type from numbers, rounded or wrapped as a store does.
-pub fn tensor(dtype: DType, dims: &[usize], values: &[f64]) -> Tensor {
+pub(crate) fn tensor(dtype: DType, dims: &[usize], values: &[f64]) -> Tensor {
     let bytes = values.iter().flat_map(|&v| bytes_of(dtype, v)).collect();
     Tensor::new(dtype, dims, bytes).expect("as many values as dims")
 }
@@ -99,7 +99,7 @@ fn bytes_of(dtype: DType, v: f64) -> Vec<u8> {
 }
 
 /// A tensor of an integer type from integers, wrapped.
-pub fn ints(dtype: DType, dims: &[usize], values: &[i64]) -> Tensor {
+pub(crate) fn ints(dtype: DType, dims: &[usize], values: &[i64]) -> Tensor {
     let bytes = values
         .iter()
         .flat_map(
@@ -111,7 +111,7 @@ pub fn ints(dtype: DType, dims: &[usize], values: &[i64]) -> Tensor {
 
 /// Distance of `got` from `want` in units of the last place of the binary32 nearest to `want`; 0 where both are NaN,
 /// infinite where only one is. Results below the smallest normal number may be flushed to zero.
-pub fn ulps(got: f32, want: f64) -> f64 {
+pub(crate) fn ulps(got: f32, want: f64) -> f64 {
     let near = want as f32;
     if got.is_nan() || near.is_nan() {
         return if got.is_nan() == near.is_nan() { 0.0 } else { f64::INFINITY };

@@ -216,6 +216,18 @@ fn greedy_tokens_are_those_of_the_reference() {
 }
 
 #[test]
+fn a_run_takes_what_its_plan_says() {
+    let path = model("kjv-3m");
+    let run = json(&["generate", &path, "--prompt", "There was a certain man", "--max-new-tokens", "1", "--json"]);
+    let tokens = run["prompt_ids"].as_array().unwrap().len().to_string();
+    let plan = json(&["plan", &path, "--seq", &tokens, "--last-row", "--json"]);
+    for class in ["weights", "state", "arena", "staging"] {
+        assert_eq!(run["memory"][class], plan[format!("{class}_bytes")], "{class}");
+    }
+    assert_eq!(run["memory"]["total"], plan["peak_bytes"]);
+}
+
+#[test]
 fn a_seed_repeats_its_text() {
     let path = model("kjv-3m");
     let make = |seed: &str| {

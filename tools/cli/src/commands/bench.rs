@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Runs of each
     #[arg(long, default_value_t = 5)]
     runs: usize,
+    /// Instead, print the device time of each kernel of one prefill and one decoded token
+    #[arg(long)]
+    profile: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -104,6 +107,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     // The first run compiles kernels.
     feed(&mut lm, args.prompt)?;
     feed(&mut lm, 1.min(context - args.prompt))?;
+    if args.profile {
+        return profile(&mut lm, args.prompt);
+    }
     let mut prefill = Vec::new();
     for _ in 0..args.runs {
         lm.reset()?;
@@ -155,6 +161,29 @@ pub(crate) fn run(args: &Args) -> Outcome {
         println!("decode at {c:<8} {} a token, {} dispatches, {} waits", s.text(), f.dispatches, f.waits);
     }
     println!("above weights      {} bytes of arena and staging; state {}", memory[2] + memory[3], memory[1]);
+    Ok(())
+}
+
+/// The device time of each kernel.
+fn profile(lm: &mut LanguageModel, prompt: usize) -> Outcome {
+    for (what, tokens) in [("prefill", prompt), ("decode", 1)] {
+        if what == "prefill" {
+            lm.reset()?;
+        }
+        lm.session().start_profile()?;
+        feed(lm, tokens)?;
+        let rows = lm.session().profile();
+        let total: f64 = rows.iter().map(|r| r.2).sum();
+        println!("{what} of {tokens}: {:.3} ms on the device", total / 1e6);
+        for (label, count, time) in rows {
+            println!(
+                "{:10.3} ms {:5.1} % {count:6} x {:9.2} us  {label}",
+                time / 1e6,
+                100.0 * time / total,
+                time / 1e3 / count as f64
+            );
+        }
+    }
     Ok(())
 }
 

@@ -10,11 +10,11 @@ use lowtide::program::load::load;
 use lowtide::program::pte::{Container, Method, PlanValue, TensorSpec};
 use lowtide::program::{Graph, Home, Port};
 use lowtide::table::{Chain, Slot};
-use lowtide::{Error, MemoryReport, Model, Tensor};
+use lowtide::{Error, MemoryReport, Model, PlanOptions, Tensor};
 use serde_json::{Map, Value as Json, json};
 
-use super::plan::{plan, report_json};
-use crate::failure::{Failure, Outcome};
+use super::plan::report_json;
+use crate::failure::Outcome;
 use crate::show;
 
 /// Stored tensors of up to this many elements are printed; larger ones are described.
@@ -56,7 +56,7 @@ struct MethodFacts {
     constants: Option<Vec<Json>>,
     delegates: Vec<GraphFacts>,
     /// What its run needs; absent where the program is refused.
-    plan: Option<Result<MemoryReport, Failure>>,
+    plan: Option<lowtide::Result<MemoryReport>>,
 }
 
 /// A delegate's graph in the words of this command.
@@ -95,7 +95,11 @@ impl MethodFacts {
                 Ok(GraphFacts::of(&load(payload).map_err(at)?, container))
             })
             .collect::<Outcome<Vec<_>>>()?;
-        let plan = if delegates.is_empty() { None } else { model.map(|model| plan(model, &m.name, None, false)) };
+        let plan = if delegates.is_empty() {
+            None
+        } else {
+            model.map(|model| model.plan(&m.name, None, &PlanOptions::default()))
+        };
         let describe = |list: &[usize]| list.iter().filter_map(|&v| m.values.get(v)).map(value_text).collect();
         Ok(Self {
             name: m.name.clone(),
@@ -248,7 +252,7 @@ fn method_json(m: &MethodFacts) -> Json {
     out.insert("delegates".into(), m.delegates.iter().map(graph_json).collect());
     match &m.plan {
         Some(Ok(report)) => out.insert("plan".into(), report_json(report)),
-        Some(Err(why)) => out.insert("plan_error".into(), json!(why.message)),
+        Some(Err(why)) => out.insert("plan_error".into(), json!(why.to_string())),
         None => None,
     };
     Json::Object(out)
@@ -287,7 +291,7 @@ fn file_text(path: &str, c: &Container, methods: &[MethodFacts], refusal: Option
         }
         match &m.plan {
             Some(Ok(r)) => out += &plan_text(r),
-            Some(Err(why)) => out += &format!("  no plan: {}\n", why.message),
+            Some(Err(why)) => out += &format!("  no plan: {why}\n"),
             None => {}
         }
     }
@@ -335,10 +339,11 @@ fn graph_text(index: usize, g: &GraphFacts) -> String {
 }
 
 fn plan_text(r: &MemoryReport) -> String {
-    let figures = [r.peak_bytes, r.weights_bytes, r.state_bytes, r.arena_bytes, r.lower_bound_bytes].map(show::bytes);
-    let [peak, weights, state, arena, bound] = figures;
+    let parts = [r.weights_bytes, r.state_bytes, r.arena_bytes, r.staging_bytes].map(show::bytes);
+    let [weights, state, arena, staging] = parts;
+    let (peak, least) = (show::bytes(r.peak_bytes), show::bytes(r.lower_bound_bytes));
     format!(
-        "  planned peak at the upper bounds: {peak} (weights {weights}, state {state}, arena {arena}; no arena can be \
-         smaller than {bound})\n"
+        "  planned peak at the upper bounds: {peak} (weights {weights}, state {state}, arena {arena}, staging {staging}; \
+         no arena can be smaller than {least})\n"
     )
 }
