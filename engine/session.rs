@@ -156,7 +156,7 @@ impl Engine {
                 Some(p) => *p,
                 None => &mut quiet,
             };
-            let bound = BoundGraph::new(&self.gpu, g, model.bytes(), &g.constants, &options, progress)
+            let bound = BoundGraph::new(&self.gpu, g, model.source(), &g.constants, &options, progress)
                 .map_err(|e| e.at(format!("graph {i}")))?;
             graphs.push(bound);
         }

@@ -259,6 +259,10 @@ impl<R: Id, C: Id> BitRows<R, C> {
         let (start, end) = (to.index() * self.cols, (to.index() + 1) * self.cols);
         self.bits[start..end] |= other.row(from);
     }
+    /// Bytes the table occupies.
+    pub fn bytes(&self) -> usize {
+        self.bits.len().div_ceil(8)
+    }
     /// The columns set in row `r`, ascending.
     pub fn ones(&self, r: R) -> impl Iterator<Item = C> + '_ {
         self.row(r).iter_ones().map(C::new)

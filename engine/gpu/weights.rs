@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::kernel::View;
 use crate::kernel::emit::Address;
-use crate::program::{Graph, Home};
+use crate::program::{Bytes, Graph, Home};
 use crate::table::{Col, Inst, Slot};
 
 /// Constants up to this size gather in the first shard.
@@ -62,7 +62,7 @@ impl Layout {
 }
 
 impl Weights {
-    /// Plans and uploads the constants of a graph. `ranges` are their bytes in `file`; a constant without
+    /// Plans and uploads the constants of a graph. `ranges` are their bytes in `source`; a constant without
     /// one is made by the init chain, as is each slot in `made`, with what it becomes. With a seed, constants that are
     /// all zeros get made-up values. `progress` hears of bytes done.
     ///
@@ -71,12 +71,13 @@ impl Weights {
     pub fn upload(
         gpu: &Gpu,
         g: &Graph,
-        file: &[u8],
+        source: &Bytes,
         ranges: &[Option<Range<usize>>],
         made: &[(Slot, View)],
         synthetic: Option<u64>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
+        let file = (**source).as_ref();
         let layout = plan(g, ranges, made, gpu.facts.binding_bytes.min(gpu.facts.buffer_bytes))?;
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
         let shards = layout.sizes.iter().map(|&s| gpu.buffer("weights", s, usage)).collect::<Result<Vec<_>>>()?;
@@ -93,7 +94,7 @@ impl Weights {
                 continue;
             }
             let seed = synthetic.filter(|_| file[range.clone()].iter().all(|&b| b == 0));
-            for (i, piece) in file[range].chunks(UPLOAD_PIECE).enumerate() {
+            for (i, piece) in file[range.clone()].chunks(UPLOAD_PIECE).enumerate() {
                 let to = at + (i * UPLOAD_PIECE) as u64;
                 match (seed, g.tensors.dtype[slot]) {
                     (Some(seed), Some(dtype)) => {
@@ -109,6 +110,9 @@ impl Weights {
                     gpu.queue.submit([]);
                     let _ = gpu.device.poll(wgpu::PollType::wait_indefinitely());
                 }
+                // The device has its copy: the file's pages need not stay in memory too.
+                let from = range.start + i * UPLOAD_PIECE;
+                source.forget(from..from + piece.len());
                 progress(done, total);
             }
         }

@@ -134,6 +134,29 @@ impl Effects {
         row
     }
 
+    /// The shared columns that the nested chains of a bracketing instruction name, ascending.
+    pub fn named(&self, g: &Graph, inst: Inst) -> Vec<Slot> {
+        let chains: &[Chain] = match bracket(g, inst) {
+            Bracket::None => &[],
+            Bracket::If(yes, no) => &[yes, no],
+            Bracket::Scan(body) => &[body],
+        };
+        let of = |&c: &Chain| self.exposed.ones(c).chain(self.may_write.ones(c));
+        let mut named: Vec<Slot> = chains.iter().flat_map(of).collect();
+        named.sort_unstable();
+        named.dedup();
+        named
+    }
+
+    /// Bytes of the sets.
+    pub fn table_bytes(&self) -> usize {
+        let rows = [&self.exposed, &self.may_write, &self.must_write, &self.live_after];
+        rows.iter().map(|r| r.bytes()).sum::<usize>()
+            + self.column.len() * 8
+            + self.shared.len() * 4
+            + self.construct.len() * 8
+    }
+
     /// Whether the nested chains of a bracketing instruction may read the value that `column` has before it.
     pub fn construct_exposes(&self, g: &Graph, inst: Inst, column: Slot) -> bool {
         match bracket(g, inst) {

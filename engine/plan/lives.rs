@@ -298,13 +298,10 @@ impl Builder<'_> {
     /// Pins what the nested chains of `inst` share with their surroundings.
     fn pin_shared(&mut self, step: Step, inst: Inst, end: Step, pinned: &mut Vec<Slot>) -> Result<()> {
         let e = self.effects;
-        for (i, &slot) in e.shared.iter().enumerate() {
-            let column = Slot::new(i);
+        for column in e.named(self.g, inst) {
+            let slot = e.shared[column.index()];
             let exposed = e.construct_exposes(self.g, inst, column);
             let written = e.construct_may_write(self.g, inst, column);
-            if !exposed && !written {
-                continue;
-            }
             if self.pinned[slot] {
                 if let Some(l) = self.current[slot] {
                     self.last[l] = self.last[l].max(end);

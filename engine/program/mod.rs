@@ -292,4 +292,13 @@ impl Graph {
 }
 
 /// Where the bytes of a file are: mapped or owned, shared by everything that points into them.
-pub type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+pub type Bytes = Arc<dyn Source>;
+
+/// Bytes of a file.
+pub trait Source: AsRef<[u8]> + Send + Sync {
+    /// Says that a range will not be read again soon: memory that only caches the file may go. Reading it later gives
+    /// the same bytes.
+    fn forget(&self, _: Range<usize>) {}
+}
+
+impl Source for Vec<u8> {}

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::program::Bytes;
 use crate::program::cache::{CacheConfig, attach, from_methods};
 use crate::program::check::{Checked, check};
 use crate::program::load::load;
@@ -85,6 +86,10 @@ impl Model {
     /// The file's bytes.
     pub fn bytes(&self) -> &[u8] {
         (*self.inner.container.bytes).as_ref()
+    }
+    /// The file's bytes, shared.
+    pub(crate) fn source(&self) -> &Bytes {
+        &self.inner.container.bytes
     }
     /// Names of the methods.
     pub fn methods(&self) -> impl Iterator<Item = &str> {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::facts::{self, PROGRAM, program as f};
 use super::wire::{Node, verify};
-use super::{Bytes, DimBound};
+use super::{Bytes, DimBound, Source};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{
@@ -156,6 +156,25 @@ impl std::fmt::Debug for Container {
     }
 }
 
+/// A mapped file.
+struct Mapped(memmap2::Mmap);
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Source for Mapped {
+    #[cfg(unix)]
+    fn forget(&self, range: Range<usize>) {
+        // The map is read-only and backed by the file, so pages that are dropped are read from it again: no byte that
+        // anybody sees changes.
+        #[allow(unsafe_code)]
+        let _ = unsafe { self.0.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
+    }
+}
+
 impl Container {
     /// Maps a file and parses it. The file must not shrink while the container or anything made from it is alive; see
     /// the [module](self).
@@ -170,7 +189,7 @@ impl Container {
         // write costs right results and not memory safety of this process; see the module's text on shrinking.
         #[allow(unsafe_code)]
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(failed)?;
-        Self::parse(Arc::new(map)).map_err(|e| e.at(path.display()))
+        Self::parse(Arc::new(Mapped(map))).map_err(|e| e.at(path.display()))
     }
 
     /// Reads a whole file into memory and parses it.

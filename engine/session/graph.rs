@@ -17,7 +17,7 @@ use crate::plan::lives::Lives;
 use crate::plan::place::{ALIGN, Places};
 use crate::plan::sizes::{Argument, Sizes, Walk, extent_bytes};
 use crate::plan::{Placed, Timeline};
-use crate::program::{Graph, Home, Port};
+use crate::program::{Bytes, Graph, Home, Port};
 use crate::session::BindOptions;
 use crate::session::value::{Item, Tensor, gather};
 use crate::table::{Col, Life, Pipe, Slot, Step};
@@ -127,14 +127,14 @@ impl BoundGraph {
     pub(crate) fn new(
         gpu: &Gpu,
         g: &Graph,
-        file: &[u8],
+        source: &Bytes,
         constants: &[Option<Range<usize>>],
         options: &BindOptions<'_>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
         let Tables { main, init, made, state, state_bytes, keep_temps } = Tables::of(g, options.keep_temps)?;
         let init_per_session = init.as_ref().is_some_and(Init::names_state);
-        let weights = Weights::upload(gpu, g, file, constants, &made, options.synthetic_weights, progress)?;
+        let weights = Weights::upload(gpu, g, source, constants, &made, options.synthetic_weights, progress)?;
         let shards = main.steps.inst.iter().map(|(_, &i)| weights.shards_of(g, i)).collect::<Vec<_>>().into();
         let bound = Self { main, init, made, weights, shards, state, state_bytes, init_per_session, keep_temps };
         if bound.init.is_some() {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lowtide::session::Budget;
-use lowtide::{Engine, ErrorKind, SessionOptions};
+use lowtide::{Engine, SessionOptions};
 use serde_json::{Value as Json, json};
 
 use crate::device::{DeviceArgs, adapter_json, bind, describe};
@@ -236,24 +236,11 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs the prompt and gives the logits of the first token: in the largest parts whose plan fits the memory. A part
-    /// that the device has no memory for after all is halved.
+    /// Runs the prompt, in parts that fit, and gives the logits of the first token.
     fn prefill(&mut self, prompt: &[u32]) -> Outcome<Vec<f32>> {
         let mut logits = Vec::new();
-        let most = self.model.signature.chunk.min(prompt.len());
-        // Where not even one token fits, running it says what is wanted.
-        let mut size = self.model.largest_part(most)?.max(1);
-        let mut rest = prompt;
-        while !rest.is_empty() {
-            let (part, after) = rest.split_at(size.min(rest.len()));
-            match self.model.feed(part) {
-                Err(e) if e.kind() == ErrorKind::Memory && part.len() > 1 => {
-                    size = part.len().div_ceil(2);
-                    continue;
-                }
-                result => logits = result?,
-            }
-            rest = after;
+        for part in prompt.chunks(self.model.part(prompt.len())?) {
+            logits = self.model.feed(part)?;
             self.note_part(part.len());
         }
         Ok(logits)

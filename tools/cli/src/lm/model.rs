@@ -76,6 +76,19 @@ impl Signature {
     }
 }
 
+impl Signature {
+    /// Shapes of the tensor inputs for so many tokens.
+    fn shapes(&self, tokens: usize) -> Vec<Vec<usize>> {
+        let ids = vec![1, tokens];
+        let positions = match self.positions {
+            Positions::Each(_) => vec![tokens],
+            Positions::First(_) => vec![1],
+            Positions::Number => return vec![ids],
+        };
+        if self.ids.0 == 0 { vec![ids, positions] } else { vec![positions, ids] }
+    }
+}
+
 /// An integer tensor `[1, S]`.
 fn token_input(v: &PlanValue) -> Option<&TensorSpec> {
     match v {
@@ -121,22 +134,17 @@ impl LanguageModel {
         Self { session, method: method.to_string(), signature, position: 0 }
     }
 
-    /// The most tokens, up to `most`, that a run fits the session's budget with.
-    ///
-    /// # Errors
-    /// As [`Session::largest_fit`].
-    pub(crate) fn largest_part(&self, most: usize) -> lowtide::Result<usize> {
-        let shapes = |n: usize| {
-            let tensors = self.signature.inputs(&vec![0; n], 0).into_iter();
-            tensors.filter_map(|item| if let Item::Tensor(t) = item { Some(t.dims) } else { None }).collect()
-        };
-        self.session.largest_fit(&self.method, most, &[Want::LastRow], shapes)
+    /// How many of so many tokens a run takes, by the file's bounds and the session's budget; 1 at least.
+    pub(crate) fn part(&self, tokens: usize) -> lowtide::Result<usize> {
+        let most = tokens.min(self.signature.chunk);
+        let fit = self.session.largest_fit(&self.method, most, &[Want::LastRow], |n| self.signature.shapes(n))?;
+        Ok(fit.max(1))
     }
 
     /// Takes at most [`Signature::chunk`] tokens and gives the logits of what follows the last.
     ///
     /// # Errors
-    /// As [`Session::run`]; after one of kind `Memory` nothing has run, and fewer tokens may fit.
+    /// As [`Session::run`].
     pub(crate) fn feed(&mut self, ids: &[u32]) -> lowtide::Result<Vec<f32>> {
         let inputs = self.signature.inputs(ids, self.position);
         let at = format!("at position {}", self.position);
@@ -220,9 +228,11 @@ mod tests {
         let tokens = Item::Tensor(Tensor::from_i64(&[1, 2], &[7, 8]));
         let places = Item::Tensor(Tensor::from_i64(&[2], &[5, 6]));
         assert_eq!(s.inputs(&[7, 8], 5), [tokens.clone(), places.clone()]);
+        assert_eq!(s.shapes(2), [vec![1, 2], vec![2]]);
         let s = Signature::find(&method(llama(), &[1, 0], &[2]), |_| None).unwrap();
         assert_eq!((s.chunk, s.context), (128, None));
         assert_eq!(s.inputs(&[7, 8], 5), [places, tokens]);
+        assert_eq!(s.shapes(2), [vec![2], vec![1, 2]]);
     }
 
     #[test]
@@ -235,6 +245,7 @@ mod tests {
         values[1] = PlanValue::Int(0);
         let s = Signature::find(&method(values, &[0, 1], &[2]), |_| None).unwrap();
         assert_eq!(s.inputs(&[7], 5)[1], Item::Int(5));
+        assert_eq!(s.shapes(7), [vec![1, 7]]);
     }
 
     #[test]
