@@ -271,7 +271,7 @@ impl<R: Id, C: Id> BitRows<R, C> {
 
 impl<R: Id, C: Id> fmt::Debug for BitRows<R, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = if self.cols == 0 { 0 } else { self.bits.len() / self.cols };
+        let rows = self.bits.len().checked_div(self.cols).unwrap_or(0);
         f.debug_map().entries((0..rows).map(|r| (R::new(r), self.ones(R::new(r)).collect::<Vec<_>>()))).finish()
     }
 }

@@ -244,7 +244,8 @@ fn compare(actual: &Tensor, expected: &Tensor, rtol: f64, atol: f64) -> std::res
         }
         let allowed = atol + rtol * e[i].abs();
         let error = (a[i] - e[i]).abs() / allowed;
-        if !(error <= 1.0) {
+        // A NaN on one side only is as wrong as it gets.
+        if error.is_nan() || error > 1.0 {
             return Err(format!(
                 "element {i} of {:?} is {}, expected {}; allowed error {allowed:.3e}",
                 actual.dims, a[i], e[i]

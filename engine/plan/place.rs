@@ -132,7 +132,8 @@ fn best_placement(blocks: &[Block], bound: u64) -> Placement {
     let mut best_order = order.clone();
     best_order.sort_by_key(|&i| (blocks[i].born, std::cmp::Reverse(blocks[i].bytes)));
     let span = |b: &Block| u64::from(b.dies - b.born + 1);
-    let keys: [&dyn Fn(&Block) -> std::cmp::Reverse<(u64, u64)>; 4] = [
+    type Key<'a> = &'a dyn Fn(&Block) -> std::cmp::Reverse<(u64, u64)>;
+    let keys: [Key<'_>; 4] = [
         &|b| std::cmp::Reverse((b.bytes, span(b))),
         &|b| std::cmp::Reverse((b.bytes.saturating_mul(span(b)), b.bytes)),
         &|b| std::cmp::Reverse((span(b), b.bytes)),
