@@ -311,7 +311,7 @@ fn packed_weights_of_the_numerics_list() {
         let mut words = vec![0u32; 97 * 8];
         for n in 0..97 {
             for k in 0..64 {
-                words[n * 8 + k / 8] |= ((k + n) % 16 << (k % 8 * 4)) as u32;
+                words[n * 8 + k / 8] |= (((k + n) % 16) << (k % 8 * 4)) as u32;
             }
         }
         let scales = Array::by_index(&[97, 2], |i| [0.5, 0.25][i[1]]);
