@@ -18,7 +18,7 @@ const MB: u64 = 1 << 20;
 fn size(d: &DimBound, wanted: Option<usize>) -> usize {
     match d.max {
         Some(max) if max == d.min => max as usize,
-        max => wanted.unwrap_or_else(|| max.map_or(64, |m| m.min(64) as usize)),
+        max => wanted.unwrap_or(64).min(max.map_or(usize::MAX, |m| m as usize)),
     }
 }
 

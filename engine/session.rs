@@ -325,7 +325,8 @@ impl Session {
         for delegate in 0..m.delegates.len() {
             let (g, b) = (&inner.model.graphs()[first + delegate], &inner.graphs[first + delegate]);
             let args = planning::arguments(g, if m.delegates.len() == 1 { Some(shapes) } else { None })?;
-            let placed = match b.place(g, &args) {
+            let wanted = planning::wanted(&inner.model, m, first, delegate, wants);
+            let placed = match b.place(g, &args, &wanted) {
                 Err(e) if e.kind() == ErrorKind::Limit => return Ok(false),
                 other => other?,
             };
@@ -333,7 +334,6 @@ impl Session {
             if arena > inner.gpu.facts.binding_bytes.min(inner.gpu.facts.buffer_bytes) {
                 return Ok(false);
             }
-            let wanted = planning::wanted(&inner.model, m, first, delegate, wants);
             let held = self.graphs[first + delegate].as_ref().map_or(0, |s| s.stream.staging_bytes());
             total += arena + graph::staging_bytes(g, &placed, &wanted).max(held);
         }

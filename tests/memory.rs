@@ -86,6 +86,28 @@ fn a_run_takes_what_its_plan_said() {
     }
 }
 
+/// The last row alone is the last row of all, and the rows that are left out take no memory.
+#[test]
+fn a_last_row_is_that_of_the_whole() {
+    let model = kjv();
+    let bound = bind(&model, false);
+    let run = |want| {
+        let mut session = bound.session(SessionOptions::default()).expect("a session");
+        let out = session.run_with("forward", &tokens(0, 50), &[want]).expect("a run");
+        let Item::Tensor(t) = &out[0] else { panic!("a tensor") };
+        (t.dims.clone(), t.to_f32(), session.memory())
+    };
+    let (all_dims, all, all_memory) = run(Want::All);
+    let (dims, last, memory) = run(Want::LastRow);
+    let columns = all_dims[2];
+    assert_eq!(dims, [1, 1, columns]);
+    let want = &all[all.len() - columns..];
+    let apart = last.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    println!("{apart} apart; arena and staging {} against {}", memory[2] + memory[3], all_memory[2] + all_memory[3]);
+    assert!(last.len() == columns && apart <= 1e-4, "{apart}");
+    assert!(memory[2] <= all_memory[2] && memory[3] <= all_memory[3]);
+}
+
 #[test]
 fn every_own_program_takes_what_its_plan_said() {
     let mut ran = 0;

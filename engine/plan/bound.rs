@@ -6,6 +6,7 @@ use crate::kernel::View;
 use crate::plan::lives::Lives;
 use crate::plan::place::ALIGN;
 use crate::plan::sizes::{Argument, upper_dims};
+use crate::plan::tail::Tail;
 use crate::plan::{Placed, Timeline};
 use crate::program::{Graph, Home};
 use crate::table::{Chain, Col, Life, Slot};
@@ -53,7 +54,15 @@ impl Tables {
     /// # Errors
     /// When an argument or a shape rule does not fit.
     pub fn place(&self, g: &Graph, args: &[Argument]) -> Result<Placed> {
-        self.main.place(g, &self.made, args, self.keep_temps)
+        self.place_tail(g, args, None)
+    }
+
+    /// As [`Tables::place`], without rows of a result that nobody wants.
+    ///
+    /// # Errors
+    /// As [`Tables::place`].
+    pub fn place_tail(&self, g: &Graph, args: &[Argument], tail: Option<Tail>) -> Result<Placed> {
+        self.main.place_tail(g, &self.made, args, self.keep_temps, tail)
     }
 }
 

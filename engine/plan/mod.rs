@@ -6,6 +6,7 @@ pub mod lives;
 pub mod place;
 pub mod sizes;
 pub mod steps;
+pub mod tail;
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -51,6 +52,21 @@ impl Timeline {
         args: &[Argument],
         keep_temps: bool,
     ) -> Result<Placed> {
+        self.place_tail(g, made, args, keep_temps, None)
+    }
+
+    /// As [`Timeline::place`], without rows of a result that nobody wants.
+    ///
+    /// # Errors
+    /// As [`Timeline::place`].
+    pub fn place_tail(
+        &self,
+        g: &Graph,
+        made: &[(crate::table::Slot, View)],
+        args: &[Argument],
+        keep_temps: bool,
+        tail: Option<tail::Tail>,
+    ) -> Result<Placed> {
         let mut sizes = Sizes::default();
         sizes.begin(g, &self.lives, made, args)?;
         let mut bytes = Col::filled(0u64, self.lives.len());
@@ -62,7 +78,9 @@ impl Timeline {
             bytes[Lives::of_slot(slot)] = 0;
         }
         let sink = Planner { bytes, inexact: Col::filled(false, self.lives.len()), lives: &self.lives };
-        let sink = Walk::new(g, &self.steps, &self.lives, &mut sizes, &NoData, sink).run()?;
+        let mut walk = Walk::new(g, &self.steps, &self.lives, &mut sizes, &NoData, sink);
+        walk.tail = tail;
+        let sink = walk.run()?;
         let (bytes, inexact) = (sink.bytes, sink.inexact);
         let fits = |heir: Life, from: Life| {
             let (a, b) = (&sizes.views[heir], &sizes.views[from]);

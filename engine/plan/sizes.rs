@@ -11,6 +11,7 @@ use crate::kernel::{Alias, Call, Dims, Outs, Strides, Value, View, axis};
 use crate::op::{Access, fields};
 use crate::plan::lives::Lives;
 use crate::plan::steps::{StepKind, Steps};
+use crate::plan::tail::{Tail, last_row};
 use crate::program::{DimBound, Graph, Home, Operand};
 use crate::table::{Col, Inst, Life, Slot, Step, Vid};
 
@@ -65,6 +66,8 @@ pub struct Walk<'a, S> {
     host: &'a dyn HostData,
     /// Where steps go.
     pub sink: S,
+    /// Where rows that nobody wants are left out.
+    pub tail: Option<Tail>,
     outs: Outs,
     loops: SmallVec<[Loop; 4]>,
     /// Open IFs whose both branches are walked.
@@ -177,6 +180,7 @@ impl<'a, S: Sink> Walk<'a, S> {
             sizes,
             host,
             sink,
+            tail: None,
             outs: Outs::default(),
             loops: SmallVec::new(),
             both: SmallVec::new(),
@@ -203,7 +207,15 @@ impl<'a, S: Sink> Walk<'a, S> {
         let next = step.0 + 1;
         Ok(match self.steps.kind[step] {
             StepKind::Op => {
-                self.op(step, inst)?;
+                match self.tail.filter(|t| t.step == step) {
+                    None => self.op(step, inst)?,
+                    Some(Tail { input, .. }) => {
+                        let row = last_row(&self.sizes.views[input]);
+                        let whole = std::mem::replace(&mut self.sizes.views[input], row);
+                        self.op(step, inst)?;
+                        self.sizes.views[input] = whole;
+                    }
+                }
                 next
             }
             StepKind::If => match self.condition(step, inst) {

@@ -16,6 +16,7 @@ use crate::plan::bound::{Init, Tables};
 use crate::plan::lives::Lives;
 use crate::plan::place::{ALIGN, Places};
 use crate::plan::sizes::{Argument, Sizes, Walk, extent_bytes};
+use crate::plan::tail::{Tail, last_row};
 use crate::plan::{Placed, Timeline};
 use crate::program::{Bytes, Graph, Home, Port};
 use crate::session::BindOptions;
@@ -36,11 +37,14 @@ pub(crate) struct BoundGraph {
     /// Whether the init chain names mutable buffers, so that each session runs it.
     init_per_session: bool,
     pub(crate) keep_temps: bool,
+    /// Per output: where rows are left out when only the last is wanted.
+    tails: Vec<Option<Tail>>,
 }
 
 /// Shapes that a session has planned, with the addresses of all lives.
 struct Shape {
     args: Vec<Argument>,
+    tail: Option<Tail>,
     placed: Placed,
     addresses: Col<Life, Address>,
 }
@@ -136,7 +140,8 @@ impl BoundGraph {
         let init_per_session = init.as_ref().is_some_and(Init::names_state);
         let weights = Weights::upload(gpu, g, source, constants, &made, options.synthetic_weights, progress)?;
         let shards = main.steps.inst.iter().map(|(_, &i)| weights.shards_of(g, i)).collect::<Vec<_>>().into();
-        let bound = Self { main, init, made, weights, shards, state, state_bytes, init_per_session, keep_temps };
+        let tails = (0..g.outputs.len()).map(|i| Tail::of(g, &main, i)).collect();
+        let bound = Self { main, init, made, weights, shards, state, state_bytes, init_per_session, keep_temps, tails };
         if bound.init.is_some() {
             let mut stream = Stream::new(gpu, 256, bound.state_bytes)?;
             bound.run_init(gpu, &mut stream, true)?;
@@ -210,8 +215,12 @@ impl BoundGraph {
     }
 
     /// Sizes and places at the given arguments.
-    pub(crate) fn place(&self, g: &Graph, args: &[Argument]) -> Result<Placed> {
-        self.main.place(g, &self.made, args, self.keep_temps)
+    pub(crate) fn place(&self, g: &Graph, args: &[Argument], wanted: &[Want]) -> Result<Placed> {
+        self.main.place_tail(g, &self.made, args, self.keep_temps, self.tail(wanted))
+    }
+
+    fn tail(&self, wanted: &[Want]) -> Option<Tail> {
+        self.tails.iter().zip(wanted).find_map(|(tail, want)| tail.filter(|_| *want == Want::LastRow))
     }
 
     /// A session's buffers, with the state as the init chain leaves it.
@@ -241,19 +250,26 @@ impl BoundGraph {
 
     /// Bytes of arena and staging that a run with these arguments takes when it reads back what is `wanted`.
     pub(crate) fn needs(&self, g: &Graph, s: &mut GraphSession, args: &[Argument], wanted: &[Want]) -> Result<u64> {
-        let shape = self.shape(g, &mut s.shapes, args)?;
+        let shape = self.shape(g, &mut s.shapes, args, wanted)?;
         Ok(arena_bytes(&shape.placed) + staging_bytes(g, &shape.placed, wanted).max(s.stream.staging_bytes()))
     }
 
-    fn shape<'s>(&self, g: &Graph, shapes: &'s mut Vec<Shape>, args: &[Argument]) -> Result<&'s Shape> {
-        if let Some(i) = shapes.iter().position(|s| s.args == args) {
+    fn shape<'s>(
+        &self,
+        g: &Graph,
+        shapes: &'s mut Vec<Shape>,
+        args: &[Argument],
+        wanted: &[Want],
+    ) -> Result<&'s Shape> {
+        let tail = self.tail(wanted);
+        if let Some(i) = shapes.iter().position(|s| s.args == args && s.tail == tail) {
             let hit = shapes.remove(i);
             shapes.insert(0, hit);
         } else {
-            let placed = self.place(g, args)?;
+            let placed = self.place(g, args, wanted)?;
             let addresses = self.addresses(&self.main.lives, &placed.places);
             shapes.truncate(SHAPES - 1);
-            shapes.insert(0, Shape { args: args.to_vec(), placed, addresses });
+            shapes.insert(0, Shape { args: args.to_vec(), tail, placed, addresses });
         }
         Ok(&shapes[0])
     }
@@ -277,7 +293,7 @@ impl BoundGraph {
                 return Err(Error::input(format!("input {i} is {}; the file wants {want}", t.dtype)));
             }
         }
-        let shape = self.shape(g, &mut s.shapes, &arguments(items)?)?;
+        let shape = self.shape(g, &mut s.shapes, &arguments(items)?, wanted)?;
         s.stream.reserve_arena(gpu, shape.placed.places.arena_bytes)?;
         s.sizes.begin(g, &self.main.lives, &self.made, &shape.args)?;
         for (port, item) in g.inputs.iter().zip(items) {
@@ -307,7 +323,8 @@ impl BoundGraph {
             touched: 0,
             flushes: 0,
         };
-        let walk = Walk::new(g, &self.main.steps, &self.main.lives, &mut s.sizes, &host, recorder);
+        let mut walk = Walk::new(g, &self.main.steps, &self.main.lives, &mut s.sizes, &host, recorder);
+        walk.tail = shape.tail;
         let result = walk.run().and_then(|mut r| r.flush().map(|()| (r.waits, r.flushes)));
         s.table.clear();
         let (waits, flushes) = result?;
@@ -378,13 +395,7 @@ pub enum Want {
 
 /// The part of a tensor that is read back.
 fn part(view: &View, want: Want) -> View {
-    let mut view = view.clone();
-    if want == Want::LastRow && view.rank() >= 3 && view.dims[view.rank() - 2] > 1 {
-        let at = view.rank() - 2;
-        view.offset += (view.dims[at] - 1) * view.strides[at] as usize;
-        view.dims[at] = 1;
-    }
-    view
+    if want == Want::LastRow { last_row(view) } else { view.clone() }
 }
 
 /// Bytes of the arena buffer that a run at these places takes.

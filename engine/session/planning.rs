@@ -5,6 +5,7 @@ use crate::gpu::weights::planned_bytes;
 use crate::kernel::Value;
 use crate::plan::bound::Tables;
 use crate::plan::sizes::{Argument, upper_dims};
+use crate::plan::tail::Tail;
 use crate::program::model::Model;
 use crate::program::pte::{Method, MethodCall};
 use crate::program::{Graph, Port};
@@ -51,8 +52,10 @@ impl Model {
             report.weights_bytes += planned_bytes(g, &g.constants, &tables.made)?;
             let Some(delegate) = i.checked_sub(first).filter(|&d| d < m.delegates.len()) else { continue };
             let args = arguments(g, if m.delegates.len() == 1 { shapes } else { None })?;
-            let placed = tables.place(g, &args)?;
             let wanted = wanted(self, m, first, delegate, &options.wants);
+            let last = (0..wanted.len()).filter(|&i| wanted[i] == Want::LastRow);
+            let tail = last.into_iter().find_map(|i| Tail::of(g, &tables.main, i));
+            let placed = tables.place_tail(g, &args, tail)?;
             report.add(g, &tables.main, &placed, options.keep_temps, tables.state_bytes, &wanted);
             charts.push(Chart::of(g, &tables.main, &placed));
         }
@@ -75,8 +78,8 @@ impl Bound {
         for delegate in 0..m.delegates.len() {
             let (g, b) = (&model.graphs()[first + delegate], &graphs[first + delegate]);
             let args = arguments(g, if m.delegates.len() == 1 { shapes } else { None })?;
-            let placed = b.place(g, &args)?;
             let wanted = wanted(model, m, first, delegate, &[]);
+            let placed = b.place(g, &args, &wanted)?;
             report.add(g, &b.main, &placed, b.keep_temps, b.state_bytes, &wanted);
         }
         Ok(report)
