@@ -71,12 +71,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
 }
 
-/// Plans a method at the given size of its dynamic dimensions, or at their upper bounds.
-pub(crate) fn plan(model: &Model, method: &str, seq: Option<usize>, keep_temps: bool) -> Outcome<MemoryReport> {
-    let shapes = seq.map(|n| shapes(model, method, n)).transpose()?;
-    Ok(model.plan(method, shapes.as_deref(), &PlanOptions { keep_temps, ..PlanOptions::default() })?)
-}
-
 fn plan_steps(model: &Model, args: &Args, seq: Option<usize>) -> Outcome<(MemoryReport, Vec<Chart>)> {
     let shapes = seq.map(|n| shapes(model, &args.method, n)).transpose()?;
     let (_, m) = model.method(&args.method)?;
