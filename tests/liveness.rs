@@ -376,7 +376,7 @@ fn a_read_of_what_nothing_wrote_is_refused_by_name() {
     let (main, never) = (b.main(), b.temp());
     neg(&mut b, main, never, out);
     let g = b.graph().expect("a graph");
-    let e = Timeline::of(&g, g.main).err().expect("refused").to_string();
+    let e = Timeline::of(&g, g.main).expect_err("refused").to_string();
     assert!(e.contains("t1") && e.contains("i0"), "{e}");
 }
 
@@ -524,7 +524,7 @@ fn every_slot_that_a_field_names_is_a_use() {
             let named: HashSet<(Slot, bool, bool)> = (0..g.insts.op[inst].row().fields.len())
                 .flat_map(|i| {
                     let access = g.insts.op[inst].row().fields[i].access;
-                    g.operands(inst, lowtide::op::Field(i as u8)).filter_map(move |o| Some((o, access)))
+                    g.operands(inst, lowtide::op::Field(i as u8)).map(move |o| (o, access))
                 })
                 .filter_map(|(o, access)| match g.scalars.at(o) {
                     lowtide::program::Operand::Tensor(s) => Some((s, access.reads(), access.writes())),
